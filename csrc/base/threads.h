@@ -1,0 +1,26 @@
+/* The only callers of pthread: a lock that knows its owner and can be awaited in slices, and one-time
+   process facts. The worker pool of the native path lives in base/workers.h. */
+#ifndef HZB_BASE_THREADS_H
+#define HZB_BASE_THREADS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct hzb_lock {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool held;
+    pthread_t owner;
+};
+
+/* False when the system has no resources for a lock. */
+bool hzb_lock_init(struct hzb_lock *lock);
+void hzb_lock_destroy(struct hzb_lock *lock);
+
+enum hzb_lock_result { HZB_LOCK_TAKEN, HZB_LOCK_TIMEOUT, HZB_LOCK_OWN };
+/* Wait at most `milliseconds`; HZB_LOCK_OWN at once when the calling thread holds it already. */
+enum hzb_lock_result hzb_lock_take(struct hzb_lock *lock, int milliseconds);
+void hzb_lock_drop(struct hzb_lock *lock);
+
+#endif

@@ -1,0 +1,26 @@
+/* One call, whatever it computes: upload, record, submit, wait, read back. */
+#ifndef HZB_CORE_JOB_H
+#define HZB_CORE_JOB_H
+
+#include "core/context.h"
+#include "core/op.h"
+
+struct hzb_job {
+    const struct hzb_op *op;
+    const void *plan;
+    const struct hzb_frames *frames;
+    const struct hzb_output *outputs;
+};
+
+/* Whether memory for the job is there: upload, device and read-back bytes against the heaps, and on a
+   processor everything, `result_bytes` of the caller's arrays included, against what the process may
+   still use. Allocates nothing. */
+enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const struct hzb_op *op,
+                                     const void *plan, int64_t frames, uint64_t result_bytes,
+                                     struct hzb_error *err);
+
+/* Run it; takes the context's lock. The caller holds no interpreter lock. */
+enum hzb_status hzb_job_run(struct hzb_context *context, const struct hzb_job *job,
+                            const struct hzb_hooks *hooks, struct hzb_error *err);
+
+#endif

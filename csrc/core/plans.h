@@ -1,0 +1,23 @@
+/* What a context keeps per plan: memory and recorded commands, a bounded number, the least recently
+   used given up first. */
+#ifndef HZB_CORE_PLANS_H
+#define HZB_CORE_PLANS_H
+
+#include "core/context.h"
+#include "core/op.h"
+
+enum hzb_status hzb_plans_create(struct hzb_plans **plans, struct hzb_error *err);
+/* Every submission must be done. NULL is allowed. */
+void hzb_plans_destroy(struct hzb_device *device, struct hzb_plans *plans);
+
+/* The memory and commands for `frames` frames of a plan, recorded and not in flight, or newly made.
+   Valid until the next call; hzb_plans_drop gives them up at once (after an error). */
+enum hzb_status hzb_plans_get_locked(struct hzb_context *context, const struct hzb_op *op,
+                                     const void *plan, uint32_t frames,
+                                     struct hzb_resources **resources, struct hzb_error *err);
+void hzb_plans_drop_locked(struct hzb_context *context, struct hzb_resources *resources);
+
+/* A submission that an interrupted call left behind, or NULL. */
+struct hzb_resources *hzb_plans_in_flight_locked(struct hzb_context *context);
+
+#endif

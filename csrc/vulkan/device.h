@@ -1,0 +1,49 @@
+/* One opened Vulkan device: its queue, function table, limits and features. Memory, pipelines and
+   commands on it have their own files. */
+#ifndef HZB_VULKAN_DEVICE_H
+#define HZB_VULKAN_DEVICE_H
+
+#include "vulkan/loader.h"
+
+/* What plans and kernels depend on; every field is what the device can do less what
+   HZB_HIDE_FEATURES (a comma-separated list: "storage16", "subgroup_size_control", "images",
+   "unified") hides, which tests use to take the paths of lesser devices. */
+struct hzb_limits {
+    uint64_t storage_range;     /* maxStorageBufferRange */
+    uint64_t buffer_bytes;      /* the largest buffer: maxMemoryAllocationSize */
+    uint32_t group_count[3];    /* maxComputeWorkGroupCount */
+    uint32_t group_invocations; /* maxComputeWorkGroupInvocations, x size included */
+    uint32_t shared_bytes;
+    uint32_t image_side;   /* maxImageDimension2D; 0 when images are hidden */
+    uint32_t image_layers; /* maxImageArrayLayers */
+    uint32_t subgroup_size; /* the size that pipelines are required to have; 0 where a size cannot be
+                               required with full subgroups in compute, or subgroupBarrier (basic
+                               operations) is missing */
+    bool storage16;         /* 16-bit words in storage buffers */
+    bool unified;           /* a processor: device, upload and read-back memory are one */
+    bool timestamps;
+    double timestamp_ns; /* nanoseconds a tick */
+};
+
+struct hzb_pipelines;
+
+struct hzb_device {
+    VkDevice handle;
+    VkPhysicalDevice physical;
+    struct VolkDeviceTable vk;
+    VkQueue queue;
+    uint32_t queue_family;
+    VkCommandPool command_pool;
+    struct hzb_device_info info;
+    struct hzb_limits limits;
+    VkPhysicalDeviceMemoryProperties memory;
+    uint64_t atom_size; /* nonCoherentAtomSize */
+    struct hzb_pipelines *pipelines;
+};
+
+enum hzb_status hzb_device_create(VkPhysicalDevice physical, const struct hzb_device_info *info,
+                                  struct hzb_device **device, struct hzb_error *err);
+/* Waits for the device to be idle. NULL is allowed. */
+void hzb_device_destroy(struct hzb_device *device);
+
+#endif

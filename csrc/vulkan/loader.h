@@ -1,0 +1,84 @@
+/* The Vulkan loader, the one instance of the process, and the devices it lists. Opening a device is
+   vulkan/device.h. */
+#ifndef HZB_VULKAN_LOADER_H
+#define HZB_VULKAN_LOADER_H
+
+#include "base/fault.h"
+#include "base/status.h"
+
+#include <stdint.h>
+#include <volk.h>
+
+enum hzb_device_kind {
+    HZB_KIND_DISCRETE,
+    HZB_KIND_INTEGRATED,
+    HZB_KIND_VIRTUAL,
+    HZB_KIND_NATIVE,
+    HZB_KIND_SOFTWARE,
+    HZB_KIND_OTHER,
+};
+
+/* "discrete", "integrated", … */
+const char *hzb_device_kind_name(enum hzb_device_kind kind);
+
+struct hzb_device_info {
+    char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
+    enum hzb_device_kind kind;
+    uint32_t vendor_id, device_id;
+    uint8_t uuid[VK_UUID_SIZE];
+    char driver_name[VK_MAX_DRIVER_NAME_SIZE];
+    char driver_version[VK_MAX_DRIVER_INFO_SIZE]; /* VkPhysicalDeviceDriverProperties.driverInfo, or
+                                                     the number when that is empty */
+    uint32_t api_version;
+    uint64_t memory; /* bytes of the device-local heaps */
+};
+
+/* The instance, made at the first call and kept; any thread, no lock of a caller's is needed. Fails
+   with HZB_LOADER_NOT_FOUND, or HZB_NO_DEVICE with result VK_ERROR_INCOMPATIBLE_DRIVER, each with
+   its remedy, and with HZB_FAILED in a process forked after its parent made the instance and has a
+   hardware device. A failure leaves nothing behind: the next call tries again. */
+enum hzb_status hzb_instance(VkInstance *instance, struct hzb_error *err);
+
+/* The physical devices in the driver's order: handles and records, `*count` of them, in arrays that
+   live as long as the instance. Devices below Vulkan 1.1 or without a compute queue are left out.
+   No devices is HZB_NO_DEVICE (result NULL) with its remedy. */
+enum hzb_status hzb_physical_devices(const VkPhysicalDevice **handles,
+                                     const struct hzb_device_info **records, uint32_t *count,
+                                     struct hzb_error *err);
+
+/* Whether this process was forked from one that had made the instance. */
+bool hzb_instance_inherited(void);
+
+/* Destroy the instance if this process made it; called once, at exit, after the last device. */
+void hzb_instance_destroy(void);
+
+/* HZB_VALIDATION=1 in the environment when the instance is made turns the Khronos validation layer
+   on, synchronization validation included, and keeps its messages of severity warning and above.
+   Returns the oldest kept message (to be freed with hzb_free) or NULL. */
+char *hzb_validation_take(void);
+
+const char *hzb_result_name(VkResult result);
+
+/* Record a failed call: out-of-memory and lost-device results get their own status. */
+enum hzb_status hzb_vulkan_fail(struct hzb_error *err, VkResult result, const char *function);
+
+/* Make one Vulkan call that returns a VkResult, through the planted-fault check; on failure fill
+   `err` and jump to `fail`. The one way such calls are made. */
+#define VK(function, ...)                                                                          \
+    do {                                                                                           \
+        VkResult vk_result_ = hzb_fault_due(HZB_FAULT_VULKAN) ? VK_ERROR_OUT_OF_DEVICE_MEMORY      \
+                                                              : (function)(__VA_ARGS__);           \
+        if (vk_result_ < 0) {                                                                      \
+            hzb_vulkan_fail(err, vk_result_, hzb_function_name(#function));                        \
+            goto fail;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+/* "vkCreateFence" from "device->vk.vkCreateFence": the last name of an expression. */
+const char *hzb_function_name(const char *expression);
+
+/* Vulkan objects made and not yet destroyed, by anyone; the create and destroy pairs report here. */
+void hzb_vulkan_count(int change);
+long hzb_live_vulkan_objects(void);
+
+#endif
