@@ -1,0 +1,71 @@
+/* The lock of threads.h: a flag under a mutex, so that waiting can end early and the owner is
+ * known. */
+#include "base/threads.h"
+
+#include "base/fault.h"
+
+#include <time.h>
+
+bool hzb_lock_init(struct hzb_lock *lock) {
+    lock->held = false;
+    if (hzb_fault_due(HZB_FAULT_THREAD) || pthread_mutex_init(&lock->mutex, NULL)) {
+        return false;
+    }
+    /* Waits must not depend on somebody setting the wall clock. */
+    pthread_condattr_t monotonic;
+    if (!pthread_condattr_init(&monotonic)) {
+        bool made = !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) &&
+                    !pthread_cond_init(&lock->changed, &monotonic);
+        pthread_condattr_destroy(&monotonic);
+        if (made) {
+            return true;
+        }
+    }
+    pthread_mutex_destroy(&lock->mutex);
+    return false;
+}
+
+void hzb_lock_destroy(struct hzb_lock *lock) {
+    pthread_cond_destroy(&lock->changed);
+    pthread_mutex_destroy(&lock->mutex);
+}
+
+static struct timespec deadline_after(int milliseconds) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    time.tv_sec += milliseconds / 1000;
+    time.tv_nsec += milliseconds % 1000 * 1000000L;
+    if (time.tv_nsec >= 1000000000L) {
+        time.tv_nsec -= 1000000000L;
+        time.tv_sec++;
+    }
+    return time;
+}
+
+enum hzb_lock_result hzb_lock_take(struct hzb_lock *lock, int milliseconds) {
+    enum hzb_lock_result result = HZB_LOCK_TAKEN;
+    pthread_mutex_lock(&lock->mutex);
+    if (lock->held && pthread_equal(lock->owner, pthread_self())) {
+        result = HZB_LOCK_OWN;
+    } else if (lock->held) {
+        struct timespec deadline = deadline_after(milliseconds);
+        while (lock->held && result == HZB_LOCK_TAKEN) {
+            if (pthread_cond_timedwait(&lock->changed, &lock->mutex, &deadline)) {
+                result = lock->held ? HZB_LOCK_TIMEOUT : HZB_LOCK_TAKEN;
+            }
+        }
+    }
+    if (result == HZB_LOCK_TAKEN) {
+        lock->held = true;
+        lock->owner = pthread_self();
+    }
+    pthread_mutex_unlock(&lock->mutex);
+    return result;
+}
+
+void hzb_lock_drop(struct hzb_lock *lock) {
+    pthread_mutex_lock(&lock->mutex);
+    lock->held = false;
+    pthread_cond_signal(&lock->changed);
+    pthread_mutex_unlock(&lock->mutex);
+}
