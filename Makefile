@@ -1,0 +1,75 @@
+# From a clone to a picture (`make demo`) and to a full test run (`make test`). Everything Python
+# goes into .venv; system packages that are missing are named before they are installed.
+
+PYTHON ?= python3
+# The drivers that the tests must run on: one of them that is absent fails the run.
+HZB_TEST_DEVICES ?= llvmpipe
+# More arguments for pytest: make test ARGS="-x -k sizes"
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS_demo := plot
+EXTRAS_dev := plot,test,dev
+
+BUILD = $(BIN)/python setup.py -q build_ext --inplace
+PYTEST = $(BIN)/python -m pytest
+C_FILES = $(shell find csrc shaders -name '*.[ch]' -o -name '*.comp' -o -name '*.glsl')
+SANITIZED := build/sanitize
+
+export HZB_TEST_DEVICES
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test test-all sanitize lint format clean system-demo system-test
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
+
+demo: $(VENV)/demo.stamp ## build, make the HZB of a real depth buffer, write mips.png
+	@$(BUILD)
+	@$(BIN)/python tools/demo.py
+
+build: $(VENV)/demo.stamp ## build the module in place
+	@$(BUILD)
+
+test: system-test $(VENV)/dev.stamp ## the tests, without those marked slow
+	@$(BUILD)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: system-test $(VENV)/dev.stamp ## every test
+	@$(BUILD)
+	$(PYTEST) $(ARGS)
+
+sanitize: system-test $(VENV)/dev.stamp ## the tests on a build with address and undefined-behaviour sanitizers
+	@HZB_SANITIZE=address,undefined $(BIN)/python setup.py -q build --build-lib $(SANITIZED)
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(SANITIZED) PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
+	$(PYTEST) -p no:cacheprovider -m "not slow" $(ARGS)
+
+lint: $(VENV)/dev.stamp ## layout, style and types
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp ## lay out all code as `make lint` wants it
+	$(BIN)/clang-format -i $(C_FILES)
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean: ## remove what was built; .venv stays
+	rm -rf build dist *.egg-info hzb/*.so mips.png .pytest_cache .hypothesis .mypy_cache .ruff_cache
+
+system-demo system-test: system-%:
+	@sh tools/ensure_system_packages.sh $* $(PYTHON) $(VENV)
+
+$(BIN)/pip: | system-demo
+	$(PYTHON) -m venv $(VENV)
+
+# The build is not isolated, so that it shares objects and NumPy with the in-place builds that
+# follow; its requirements are those of [build-system] in pyproject.toml.
+$(VENV)/%.stamp: pyproject.toml Makefile | system-demo $(BIN)/pip
+	@echo 'Installing hzb[$(EXTRAS_$*)], editable, into $(VENV)'
+	@$(BIN)/pip install -q --disable-pip-version-check 'setuptools>=77' 'numpy>=2.0'
+	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[$(EXTRAS_$*)]'
+	@touch $@
