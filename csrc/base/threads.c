@@ -1,5 +1,5 @@
-/* The lock of threads.h: a flag under a mutex, so that waiting can end early and the owner is
- * known. */
+/* The lock: a flag under a mutex, so that waiting can end early and the owner is known. The pool of
+   worker threads is in workers.c. */
 #include "base/threads.h"
 
 #include "base/fault.h"
