@@ -8,12 +8,17 @@
 
 static atomic_long live;
 
+/* Whether `count` objects of `size` bytes can be asked for; never of no bytes, for which NULL would
+   not mean failure. */
+static bool byte_count(size_t count, size_t size, size_t *bytes) {
+    bool overflow = __builtin_mul_overflow(count, size, bytes);
+    *bytes += !*bytes;
+    return !overflow && !hzb_fault_due(HZB_FAULT_ALLOC);
+}
+
 void *hzb_calloc(size_t count, size_t size) {
-    if (hzb_fault_due(HZB_FAULT_ALLOC)) {
-        return NULL;
-    }
-    /* Never of no bytes: NULL would then not mean failure. */
-    void *memory = count && size ? calloc(count, size) : calloc(1, 1);
+    size_t bytes;
+    void *memory = byte_count(count, size, &bytes) ? calloc(1, bytes) : NULL;
     if (memory) {
         atomic_fetch_add(&live, 1);
     }
@@ -22,10 +27,7 @@ void *hzb_calloc(size_t count, size_t size) {
 
 void *hzb_realloc(void *old, size_t count, size_t size) {
     size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || hzb_fault_due(HZB_FAULT_ALLOC)) {
-        return NULL;
-    }
-    void *memory = realloc(old, bytes ? bytes : 1);
+    void *memory = byte_count(count, size, &bytes) ? realloc(old, bytes) : NULL;
     if (memory && !old) {
         atomic_fetch_add(&live, 1);
     }
