@@ -24,7 +24,7 @@ any_file() {
 any_command() {
     for name in "$@"; do
         command -v "$name" >/dev/null 2>&1 && return 0
-        [ -x "${VULKAN_SDK:-}/bin/$name" ] && return 0
+        [ -n "${VULKAN_SDK:-}" ] && [ -x "$VULKAN_SDK/bin/$name" ] && return 0
     done
     return 1
 }
@@ -34,21 +34,21 @@ python_can() {
     "$python" -c "$1" >/dev/null 2>&1
 }
 
-# The package of this interpreter with the given suffix; other builds of Python bring their own.
-python_package() {
-    if dpkg-query -S "$(readlink -f "$(command -v "$python")")" >/dev/null 2>&1; then
-        "$python" -c "import sys; print('python%d.%d-$1' % sys.version_info[:2])"
-    else
-        fail "$python lacks what Debian packages as python3-$1 ($2) and is not Debian's:" \
-            "add it there, or choose another with make PYTHON=..."
-    fi
-}
-
 need() {
     package=$1
     packages="$packages $package"
     reasons="$reasons
   $package: $2"
+}
+
+# Part of Python that Debian packages apart; other builds of Python bring theirs.
+need_of_python() {
+    if dpkg-query -S "$(readlink -f "$(command -v "$python")")" >/dev/null 2>&1; then
+        need "$("$python" -c "import sys; print('python%d.%d-$1' % sys.version_info[:2])")" "$2"
+    else
+        fail "$python lacks what Debian's has in python3-$1 ($2)." \
+            "Add it there, or choose another with make PYTHON=..."
+    fi
 }
 
 find_missing() {
@@ -58,9 +58,9 @@ find_missing() {
     any_file /usr/include/stdlib.h || need libc6-dev "headers of the C library"
     python_can 'import os, sysconfig
 os.stat(os.path.join(sysconfig.get_path("include"), "Python.h"))' ||
-        need "$(python_package dev Python.h)" "headers of Python"
+        need_of_python dev "headers of Python"
     any_file "$venv/bin/pip" || python_can 'import ensurepip, venv' ||
-        need "$(python_package venv ensurepip)" "makes the virtual environment $venv"
+        need_of_python venv "makes the virtual environment $venv"
     any_command glslangValidator glslc || need glslang-tools "compiles the shaders"
     any_command spirv-val || need spirv-tools "validates the compiled shaders"
     include=${VULKAN_SDK:-/usr}/include
@@ -99,7 +99,7 @@ if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || fail "run as root: apt-get install$packages"
     sudo=sudo
 fi
-echo "Installing them: $sudo apt-get install --no-install-recommends$packages"
+echo "Installing them: ${sudo:+sudo }apt-get install --no-install-recommends$packages"
 $sudo apt-get -qq update
 # shellcheck disable=SC2086
 $sudo env DEBIAN_FRONTEND=noninteractive \
