@@ -40,7 +40,7 @@ C_MACROS = {
 # CPython's slots hold functions in void pointers, which ISO C forbids and POSIX allows.
 PYTHON_FLOOR = SOURCES / "python"
 PYTHON_FLOOR_FLAGS = ["-Wno-pedantic"]
-SANITIZER_FLAGS = ["-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1"]
+SANITIZER_FLAGS = ["-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1", "-UNDEBUG"]
 LINK_FLAGS = ["-ldl", "-lpthread", "-lm"]
 
 # One source, compiled once for each instruction set; the choice is made when the module is loaded.
@@ -96,7 +96,10 @@ def find_tool(*names: str) -> str | None:
 
 def run(command: list[str]) -> None:
     """Run a compiler; what it has to say goes to the terminal in one piece."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    except FileNotFoundError as error:
+        raise PlatformError(f"no {command[0]} on PATH: apt-get install gcc") from error
     if done.stdout:
         print(done.stdout, end="", flush=True)
     if done.returncode:
