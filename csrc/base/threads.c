@@ -6,7 +6,8 @@
 
 #include <time.h>
 
-bool hzb_lock_init(struct hzb_lock *lock) {
+bool hzb_lock_init(struct hzb_lock *lock)
+{
     lock->held = false;
     if (hzb_fault_due(HZB_FAULT_THREAD) || pthread_mutex_init(&lock->mutex, NULL)) {
         return false;
@@ -25,12 +26,14 @@ bool hzb_lock_init(struct hzb_lock *lock) {
     return false;
 }
 
-void hzb_lock_destroy(struct hzb_lock *lock) {
+void hzb_lock_destroy(struct hzb_lock *lock)
+{
     pthread_cond_destroy(&lock->changed);
     pthread_mutex_destroy(&lock->mutex);
 }
 
-static struct timespec deadline_after(int milliseconds) {
+static struct timespec deadline_after(int milliseconds)
+{
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     time.tv_sec += milliseconds / 1000;
@@ -42,7 +45,8 @@ static struct timespec deadline_after(int milliseconds) {
     return time;
 }
 
-enum hzb_lock_result hzb_lock_take(struct hzb_lock *lock, int milliseconds) {
+enum hzb_lock_result hzb_lock_take(struct hzb_lock *lock, int milliseconds)
+{
     enum hzb_lock_result result = HZB_LOCK_TAKEN;
     pthread_mutex_lock(&lock->mutex);
     if (lock->held && pthread_equal(lock->owner, pthread_self())) {
@@ -63,9 +67,15 @@ enum hzb_lock_result hzb_lock_take(struct hzb_lock *lock, int milliseconds) {
     return result;
 }
 
-void hzb_lock_drop(struct hzb_lock *lock) {
+void hzb_lock_drop(struct hzb_lock *lock)
+{
     pthread_mutex_lock(&lock->mutex);
     lock->held = false;
     pthread_cond_signal(&lock->changed);
     pthread_mutex_unlock(&lock->mutex);
+}
+
+bool hzb_at_fork_in_child(void (*handler)(void))
+{
+    return !hzb_fault_due(HZB_FAULT_THREAD) && !pthread_atfork(NULL, NULL, handler);
 }

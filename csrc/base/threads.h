@@ -1,5 +1,5 @@
-/* The only callers of pthread: a lock that knows its owner and can be awaited in slices, and one-time
-   process facts. The worker pool of the native path lives in base/workers.h. */
+/* The only callers of pthread: a lock that knows its owner and can be awaited in slices, and
+   one-time process facts. The worker pool of the native path lives in base/workers.h. */
 #ifndef HZB_BASE_THREADS_H
 #define HZB_BASE_THREADS_H
 
@@ -22,5 +22,8 @@ enum hzb_lock_result { HZB_LOCK_TAKEN, HZB_LOCK_TIMEOUT, HZB_LOCK_OWN };
 /* Wait at most `milliseconds`; HZB_LOCK_OWN at once when the calling thread holds it already. */
 enum hzb_lock_result hzb_lock_take(struct hzb_lock *lock, int milliseconds);
 void hzb_lock_drop(struct hzb_lock *lock);
+
+/* Have `handler` called in every child that is forked from now on, before anything else there. */
+bool hzb_at_fork_in_child(void (*handler)(void));
 
 #endif

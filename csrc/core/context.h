@@ -4,7 +4,7 @@
 
 #include "base/threads.h"
 #include "core/devices.h"
-#include "vulkan/device.h"
+#include "vulkan/memory.h"
 
 #include <sys/types.h>
 
@@ -22,14 +22,21 @@ struct hzb_context {
     pid_t owner;
     struct hzb_lock lock;
     struct hzb_device *device;
-    struct hzb_device_info info; /* of the device, also once it is closed */
-    struct hzb_limits limits;
     struct hzb_plans *plans;
-    bool shared; /* made by hzb_context_shared */
+    /* Facts about the device, there without the lock and also once it is closed. */
+    VkPhysicalDevice physical;
+    struct hzb_device_info info;
+    struct hzb_limits limits;
+    uint32_t heap[HZB_MEMORY_USES]; /* by enum hzb_memory_use */
+    uint64_t heap_bytes[HZB_MEMORY_USES];
+    struct hzb_context *next_shared;
     atomic_bool closed;
     atomic_bool lost;
     char notice[512]; /* a line for the log, until the binding has taken it; empty: none */
 };
+
+/* Once a process, before anything else here; false when the system has no resources for it. */
+bool hzb_contexts_setup(void);
 
 /* Open a context of its own on the device of a spec (core/devices.h). */
 enum hzb_status hzb_context_create(const char *spec, struct hzb_context **context,
@@ -46,8 +53,8 @@ void hzb_context_retain(struct hzb_context *context);
    interpreter lock. */
 void hzb_context_release(struct hzb_context *context);
 
-/* Take the context's lock for work, failing when it is closed, lost, of another process (forked), or
-   held by this very thread. */
+/* Take the context's lock for work, failing when it is closed, lost, of another process (forked),
+   or held by this very thread. */
 enum hzb_status hzb_context_enter(struct hzb_context *context, const struct hzb_hooks *hooks,
                                   struct hzb_error *err);
 void hzb_context_leave(struct hzb_context *context);

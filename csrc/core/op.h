@@ -1,5 +1,5 @@
-/* All that an operation offers to core: what one submission of it needs, how it is recorded, how its
-   results leave, and the same work on the host processor. */
+/* All that an operation offers to core: what one submission of it needs, how it is recorded, how
+   its results leave, and the same work on the host processor. */
 #ifndef HZB_CORE_OP_H
 #define HZB_CORE_OP_H
 
@@ -8,15 +8,15 @@
 
 /* What one submission of `frames` frames needs on a device. */
 struct hzb_needs {
-    uint64_t upload_bytes;  /* float32 words of the frames' rectangles, packed, frame after frame */
-    uint64_t device_bytes;  /* device memory beside upload and results; 0: none */
-    uint64_t result_bytes;  /* device memory that holds the results, read back as a whole */
+    uint64_t upload_bytes; /* float32 words of the frames' rectangles, packed, frame after frame */
+    uint64_t device_bytes; /* device memory beside upload and results; 0: none */
+    uint64_t result_bytes; /* device memory that holds the results, read back as a whole */
     uint32_t dispatches;
     uint32_t image_width, image_height, image_layers; /* 0: no image */
 };
 
-/* The memory of one submission, as an operation's `record` finds it. On unified devices `results` is
-   the read-back buffer itself. */
+/* The memory of one submission, as an operation's `record` finds it. On unified devices `results`
+   is the read-back buffer itself. */
 struct hzb_resources {
     struct hzb_buffer upload, device, results, readback;
     struct hzb_image image;
@@ -31,9 +31,11 @@ struct hzb_output {
 
 struct hzb_op {
     const char *name;
-    size_t plan_bytes; /* plans hold no pointers and no uninitialised padding: they compare as bytes */
+    size_t
+        plan_bytes; /* plans hold no pointers and no uninitialised padding: they compare as bytes */
 
-    /* Frames of one submission at most, the caller's rectangle, and the arrays that results go to. */
+    /* Frames of one submission at most, the caller's rectangle, and the arrays that results go to.
+     */
     uint32_t (*group_frames)(const void *plan);
     struct hzb_rect (*rect)(const void *plan);
     uint32_t (*output_count)(const void *plan);

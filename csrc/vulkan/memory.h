@@ -8,6 +8,7 @@ enum hzb_memory_use {
     HZB_MEMORY_UPLOAD,   /* host-visible, written by the host */
     HZB_MEMORY_READBACK, /* host-visible and, where there is one, host-cached; read by the host */
     HZB_MEMORY_DEVICE,   /* device-local */
+    HZB_MEMORY_USES,
 };
 
 struct hzb_buffer {

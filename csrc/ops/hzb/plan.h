@@ -16,11 +16,11 @@ enum hzb_source {
 struct hzb_dispatch {
     int32_t kernel, source; /* the enums above */
     int32_t first, count;   /* levels written */
-    uint32_t tile_shift;    /* a workgroup covers 2^tile_shift texels a row of the first level, 64 in
-                               all */
-    uint32_t tiles_x;       /* workgroups side by side over the first level */
-    uint32_t tiles;         /* workgroups a frame */
-    uint32_t groups[2];     /* x and y of the dispatch; frames are z */
+    uint32_t tile_shift; /* a workgroup covers 2^tile_shift texels a row of the first level, 64 in
+                            all */
+    uint32_t tiles_x;    /* workgroups side by side over the first level */
+    uint32_t tiles;      /* workgroups a frame */
+    uint32_t groups[2];  /* x and y of the dispatch; frames are z */
 };
 
 struct hzb_level_size {
@@ -32,10 +32,10 @@ struct hzb_plan {
     uint32_t x, y, width, height; /* the rectangle of the frame that is reduced */
     int32_t levels, chains;
     struct hzb_level_size size[HZB_MAX_LEVELS];
-    uint32_t texel_bytes;   /* of a level on the device: 2, or 4 where halves are kept in words */
+    uint32_t texel_bytes; /* of a level on the device: 2, or 4 where halves are kept in words */
     uint32_t result_texel_bytes; /* of a level in the caller's array */
-    uint32_t subgroup_size; /* that pipelines require; 0: none */
-    int32_t storage16, unified; /* the device's */
+    uint32_t subgroup_size;      /* that pipelines require; 0: none */
+    int32_t storage16, unified;  /* the device's */
     int32_t dispatch_count;
     uint32_t group_frames;
     struct hzb_dispatch dispatches[HZB_MAX_LEVELS];
@@ -48,8 +48,8 @@ enum hzb_status hzb_plan_make(const struct hzb_options *options, const struct hz
                               const char *device_name, struct hzb_plan *plan,
                               struct hzb_error *err);
 
-/* Bytes of level `level` for `frames` frames on the device, and where it lies among the results: chain
-   after chain, level after level, each at a multiple of 256. */
+/* Bytes of level `level` for `frames` frames on the device, and where it lies among the results:
+   chain after chain, level after level, each at a multiple of 256. */
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level);
 uint64_t hzb_plan_level_offset(const struct hzb_plan *plan, uint32_t frames, int chain, int level);
 

@@ -1,0 +1,269 @@
+/* Contexts: made alone or shared by spec, entered for work, closed. */
+#include "core/context.h"
+
+#include "base/alloc.h"
+#include "core/plans.h"
+#include "vulkan/memory.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* How long a lock is awaited before a look at signals. */
+enum { SLICE_MS = 50 };
+/* How long the exit hook waits for a context in use, and anyone for a device that is given up. */
+enum { SHUTDOWN_MS = 1000 };
+#define GIVE_UP_NS UINT64_C(10000000000)
+
+static enum hzb_status lock_wait(struct hzb_lock *lock, const struct hzb_hooks *hooks,
+                                 struct hzb_error *err)
+{
+    for (;;) {
+        switch (hzb_lock_take(lock, SLICE_MS)) {
+        case HZB_LOCK_TAKEN:
+            return HZB_OK;
+        case HZB_LOCK_OWN:
+            return hzb_fail(err, HZB_FAILED,
+                            "the context is busy in this thread: a signal handler or finaliser "
+                            "cannot use the context whose call it interrupted");
+        case HZB_LOCK_TIMEOUT:
+            break;
+        }
+        if (hooks && hooks->interrupted && hooks->interrupted(hooks->data))
+            return hzb_fail(err, HZB_INTERRUPTED, "interrupted");
+    }
+}
+
+static bool inherited(const struct hzb_context *context) { return context->owner != getpid(); }
+
+/* Wait for the submissions that interrupted calls left behind. On a lost device none is running. */
+static bool settle(struct hzb_context *context)
+{
+    struct hzb_resources *in_flight;
+    while (context->plans && (in_flight = hzb_plans_in_flight_locked(context))) {
+        struct hzb_error ignored;
+        bool done = false;
+        if (hzb_commands_wait(context->device, &in_flight->commands, GIVE_UP_NS, &done, &ignored))
+            in_flight->commands.submitted = false;
+        else if (!done)
+            return false;
+    }
+    return true;
+}
+
+/* Free the device. In a forked child its objects are the parent's and are left alone, and so is a
+   device that does not come to an end. */
+static void free_device(struct hzb_context *context)
+{
+    if (!inherited(context) && settle(context)) {
+        hzb_plans_destroy(context->device, context->plans);
+        hzb_device_destroy(context->device);
+    }
+    context->plans = NULL;
+    context->device = NULL;
+}
+
+static enum hzb_status create(const struct hzb_choice *choice, struct hzb_context **made,
+                              struct hzb_error *err)
+{
+    struct hzb_context *context = hzb_calloc(1, sizeof *context);
+    if (!context)
+        return hzb_fail_no_memory(err, sizeof *context);
+    if (!hzb_lock_init(&context->lock)) {
+        hzb_free(context);
+        return hzb_fail(err, HZB_FAILED, "the system has no resources for another lock");
+    }
+    context->references = 1;
+    context->owner = getpid();
+    context->physical = choice->physical;
+    context->info = *choice->info;
+    enum hzb_status status =
+        hzb_device_create(choice->physical, choice->info, &context->device, err);
+    if (!status)
+        status = hzb_plans_create(&context->plans, err);
+    if (status) {
+        hzb_context_release(context);
+        return status;
+    }
+    context->limits = context->device->limits;
+    for (int use = 0; use < HZB_MEMORY_USES; use++) {
+        context->heap[use] = hzb_memory_heap(context->device, (enum hzb_memory_use)use);
+        context->heap_bytes[use] = context->device->memory.memoryHeaps[context->heap[use]].size;
+    }
+    hzb_devices_notice(choice, context->notice, sizeof context->notice);
+    *made = context;
+    return HZB_OK;
+}
+
+enum hzb_status hzb_context_create(const char *spec, struct hzb_context **context,
+                                   struct hzb_error *err)
+{
+    struct hzb_choice choice;
+    enum hzb_status status = hzb_devices_choose(spec, &choice, err);
+    return status ? status : create(&choice, context, err);
+}
+
+void hzb_context_retain(struct hzb_context *context) { context->references++; }
+
+void hzb_context_release(struct hzb_context *context)
+{
+    if (!context || --context->references > 0)
+        return;
+    free_device(context);
+    if (!inherited(context))
+        hzb_lock_destroy(&context->lock);
+    hzb_free(context);
+}
+
+static enum hzb_status check_usable(const struct hzb_context *context, struct hzb_error *err)
+{
+    if (context->closed)
+        return hzb_fail(err, HZB_FAILED,
+                        "the context on %s is closed: make another with hzb.Context(device=…)",
+                        context->info.name);
+    if (context->lost)
+        return hzb_fail(err, HZB_DEVICE_LOST,
+                        "the context on %s has lost its device: make another with "
+                        "hzb.Context(device=…)",
+                        context->info.name);
+    return HZB_OK;
+}
+
+enum hzb_status hzb_context_enter(struct hzb_context *context, const struct hzb_hooks *hooks,
+                                  struct hzb_error *err)
+{
+    if (inherited(context))
+        return hzb_fail(err, HZB_FAILED,
+                        "the context on %s belongs to the process this one was forked from: make "
+                        "another with hzb.Context(device=…), or use the spawn or forkserver start "
+                        "method",
+                        context->info.name);
+    enum hzb_status status = check_usable(context, err);
+    if (!status)
+        status = lock_wait(&context->lock, hooks, err);
+    if (status)
+        return status;
+    /* It may have been closed or lost during the wait. */
+    status = check_usable(context, err);
+    if (status)
+        hzb_lock_drop(&context->lock);
+    return status;
+}
+
+void hzb_context_leave(struct hzb_context *context) { hzb_lock_drop(&context->lock); }
+
+enum hzb_status hzb_context_close(struct hzb_context *context, const struct hzb_hooks *hooks,
+                                  struct hzb_error *err)
+{
+    if (inherited(context) || context->closed) {
+        context->closed = true;
+        return HZB_OK;
+    }
+    enum hzb_status status = lock_wait(&context->lock, hooks, err);
+    if (status)
+        return status;
+    context->closed = true;
+    free_device(context);
+    hzb_lock_drop(&context->lock);
+    return HZB_OK;
+}
+
+/* The shared contexts, one a device, and which of them is the default. */
+static struct {
+    struct hzb_lock lock;
+    struct hzb_context *first;
+    struct hzb_context *standard;
+} shared;
+
+/* In a forked child the parent's contexts are not its own, and a thread that is not there any more
+   may have held the lock. */
+static void forget_shared(void)
+{
+    shared.first = NULL;
+    shared.standard = NULL;
+    hzb_lock_init(&shared.lock);
+}
+
+bool hzb_contexts_setup(void)
+{
+    return hzb_lock_init(&shared.lock) && hzb_at_fork_in_child(forget_shared);
+}
+
+static void remove_lost(void)
+{
+    struct hzb_context **link = &shared.first;
+    while (*link) {
+        struct hzb_context *context = *link;
+        if (!context->lost) {
+            link = &context->next_shared;
+            continue;
+        }
+        *link = context->next_shared;
+        if (shared.standard == context)
+            shared.standard = NULL;
+        hzb_context_release(context);
+    }
+}
+
+static enum hzb_status find_or_create(const char *spec, struct hzb_context **found,
+                                      struct hzb_error *err)
+{
+    remove_lost();
+    if (!spec && shared.standard) {
+        *found = shared.standard;
+        return HZB_OK;
+    }
+    struct hzb_choice choice;
+    enum hzb_status status = hzb_devices_choose(spec, &choice, err);
+    if (status)
+        return status;
+    struct hzb_context *context = shared.first;
+    while (context && context->physical != choice.physical)
+        context = context->next_shared;
+    if (!context) {
+        status = create(&choice, &context, err);
+        if (status)
+            return status;
+        context->next_shared = shared.first;
+        shared.first = context;
+    }
+    if (!spec)
+        shared.standard = context;
+    *found = context;
+    return HZB_OK;
+}
+
+enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hooks,
+                                   struct hzb_context **context, struct hzb_error *err)
+{
+    enum hzb_status status = lock_wait(&shared.lock, hooks, err);
+    if (status)
+        return status;
+    status = find_or_create(spec, context, err);
+    if (!status)
+        hzb_context_retain(*context);
+    hzb_lock_drop(&shared.lock);
+    return status;
+}
+
+void hzb_contexts_shutdown(void)
+{
+    if (hzb_lock_take(&shared.lock, SHUTDOWN_MS) != HZB_LOCK_TAKEN)
+        return;
+    bool idle = true;
+    while (shared.first) {
+        struct hzb_context *context = shared.first;
+        shared.first = context->next_shared;
+        if (hzb_lock_take(&context->lock, SHUTDOWN_MS) == HZB_LOCK_TAKEN) {
+            context->closed = true;
+            free_device(context);
+            hzb_lock_drop(&context->lock);
+            hzb_context_release(context);
+        } else {
+            idle = false;
+        }
+    }
+    shared.standard = NULL;
+    hzb_lock_drop(&shared.lock);
+    if (idle)
+        hzb_instance_destroy();
+}

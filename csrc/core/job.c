@@ -1,0 +1,135 @@
+/* Running an operation on a context's device, submission by submission. */
+#include "core/job.h"
+
+#include "base/system.h"
+#include "core/plans.h"
+
+/* A wait is cut into slices of this length, with a look at signals between them. */
+#define SLICE_NS UINT64_C(50000000)
+
+static enum hzb_status fail_memory(struct hzb_error *err, const struct hzb_context *context,
+                                   uint64_t bytes, const char *limit, uint64_t value)
+{
+    return hzb_fail(err, HZB_OUT_OF_MEMORY,
+                    "depth needs %llu bytes (upload, device and read-back) on %s, where %s is %llu "
+                    "bytes: use another device, or reduce the frame in parts (view_rect)",
+                    (unsigned long long)bytes, context->info.name, limit,
+                    (unsigned long long)value);
+}
+
+enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const struct hzb_op *op,
+                                     const void *plan, int64_t frames, uint64_t result_bytes,
+                                     struct hzb_error *err)
+{
+    uint32_t group = op->group_frames(plan);
+    struct hzb_needs needs;
+    op->needs(plan, frames < group ? (uint32_t)frames : group, &needs);
+
+    bool unified = context->limits.unified;
+    uint64_t image_bytes =
+        (uint64_t)needs.image_width * needs.image_height * needs.image_layers * sizeof(uint32_t);
+    const struct {
+        enum hzb_memory_use use;
+        uint64_t bytes;
+    } uses[] = {
+        {HZB_MEMORY_UPLOAD, needs.upload_bytes},
+        {HZB_MEMORY_READBACK, needs.result_bytes},
+        {HZB_MEMORY_DEVICE, needs.device_bytes + image_bytes + (unified ? 0 : needs.result_bytes)},
+    };
+    uint64_t total = 0, by_heap[VK_MAX_MEMORY_HEAPS] = {0};
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
+        uint32_t heap = context->heap[uses[i].use];
+        by_heap[heap] += uses[i].bytes;
+        total += uses[i].bytes;
+        if (by_heap[heap] > context->heap_bytes[uses[i].use])
+            return fail_memory(err, context, by_heap[heap], "the memory heap",
+                               context->heap_bytes[uses[i].use]);
+    }
+    if (!unified)
+        return HZB_OK;
+    uint64_t available = hzb_memory_available();
+    if (total + result_bytes > available)
+        return fail_memory(err, context, total + result_bytes,
+                           "the memory available to this process", available);
+    return HZB_OK;
+}
+
+static enum hzb_status wait_done(struct hzb_context *context, struct hzb_resources *resources,
+                                 const struct hzb_hooks *hooks, struct hzb_error *err)
+{
+    for (;;) {
+        bool done;
+        enum hzb_status status =
+            hzb_commands_wait(context->device, &resources->commands, SLICE_NS, &done, err);
+        if (status || done)
+            return status;
+        if (hooks->interrupted && hooks->interrupted(hooks->data))
+            return hzb_fail(err, HZB_INTERRUPTED, "interrupted");
+    }
+}
+
+static void upload(const struct hzb_job *job, int64_t first, uint32_t frames, void *mapped)
+{
+    struct hzb_rect rect = job->op->rect(job->plan);
+    uint64_t frame_words = (uint64_t)rect.width * rect.height;
+    for (uint32_t i = 0; i < frames; i++)
+        hzb_frames_read(job->frames, first + i, rect, (uint32_t *)mapped + i * frame_words);
+}
+
+static enum hzb_status run_group(struct hzb_context *context, const struct hzb_job *job,
+                                 int64_t first, uint32_t frames, const struct hzb_hooks *hooks,
+                                 struct hzb_error *err)
+{
+    struct hzb_device *device = context->device;
+    struct hzb_resources *resources;
+    enum hzb_status status =
+        hzb_plans_get_locked(context, job->op, job->plan, frames, &resources, err);
+    if (status)
+        return status;
+    upload(job, first, frames, resources->upload.mapped);
+    status = hzb_buffer_flush(device, &resources->upload, err);
+    if (!status)
+        status = hzb_commands_submit(device, &resources->commands, err);
+    if (!status)
+        status = wait_done(context, resources, hooks, err);
+    if (!status)
+        status = hzb_buffer_invalidate(device, &resources->readback, err);
+    if (status) {
+        if (!resources->commands.submitted)
+            hzb_plans_drop_locked(context, resources);
+        return status;
+    }
+    job->op->unpack(job->plan, resources->readback.mapped, first, frames, job->outputs);
+    return HZB_OK;
+}
+
+/* What an interrupted call left in flight keeps its memory until it is done. */
+static enum hzb_status settle(struct hzb_context *context, const struct hzb_hooks *hooks,
+                              struct hzb_error *err)
+{
+    struct hzb_resources *in_flight;
+    while ((in_flight = hzb_plans_in_flight_locked(context))) {
+        enum hzb_status status = wait_done(context, in_flight, hooks, err);
+        if (status)
+            return status;
+    }
+    return HZB_OK;
+}
+
+enum hzb_status hzb_job_run(struct hzb_context *context, const struct hzb_job *job,
+                            const struct hzb_hooks *hooks, struct hzb_error *err)
+{
+    enum hzb_status status = hzb_context_enter(context, hooks, err);
+    if (status)
+        return status;
+    status = settle(context, hooks, err);
+    uint32_t group = job->op->group_frames(job->plan);
+    for (int64_t first = 0; !status && first < job->frames->count; first += group) {
+        int64_t left = job->frames->count - first;
+        status = run_group(context, job, first, left < group ? (uint32_t)left : group, hooks, err);
+    }
+    if (status == HZB_DEVICE_LOST)
+        context->lost = true;
+    hzb_context_leave(context);
+    return status;
+}

@@ -1,0 +1,236 @@
+/* A plan as recorded commands, and the way of its results to the caller's arrays. */
+#include "ops/hzb/plan.h"
+
+#include "batched.spv.h"
+#include "batched_gather.spv.h"
+#include "per_level.spv.h"
+
+#include <string.h>
+
+/* Each kernel with and without 16-bit storage. */
+#define KERNEL(name, suffix, with_image)                                                           \
+    {#name, hzb_spv_##name##suffix, sizeof hzb_spv_##name##suffix, 4, with_image}
+
+static const struct hzb_kernel per_level[] = {KERNEL(per_level, , false),
+                                              KERNEL(per_level, _s16, false)};
+static const struct hzb_kernel batched[] = {KERNEL(batched, , false), KERNEL(batched, _s16, false)};
+static const struct hzb_kernel batched_gather[] = {KERNEL(batched_gather, , true),
+                                                   KERNEL(batched_gather, _s16, true)};
+
+/* The specialization and push constants of shaders/lib/levels.glsl. */
+enum source_storage { SOURCE_FRAME, SOURCE_FLOAT, SOURCE_HALF, SOURCE_HALF_WORD };
+
+struct push {
+    uint32_t target_start[4];
+    uint32_t source_size[2];
+    uint32_t target_size[2];
+    uint32_t tile_shift, tiles_x, tiles;
+};
+
+static const struct hzb_kernel *kernel_of(const struct hzb_plan *plan,
+                                          const struct hzb_dispatch *dispatch)
+{
+    if (dispatch->kernel == HZB_KERNEL_PER_LEVEL)
+        return &per_level[plan->storage16];
+    return dispatch->source == HZB_SOURCE_IMAGE ? &batched_gather[plan->storage16]
+                                                : &batched[plan->storage16];
+}
+
+static enum source_storage source_storage(const struct hzb_plan *plan,
+                                          const struct hzb_dispatch *dispatch)
+{
+    if (dispatch->source != HZB_SOURCE_LEVEL)
+        return SOURCE_FRAME;
+    if (plan->options.dtype == HZB_DTYPE_FLOAT32)
+        return SOURCE_FLOAT;
+    return plan->storage16 ? SOURCE_HALF : SOURCE_HALF_WORD;
+}
+
+static enum hzb_status get_pipeline(const struct hzb_plan *plan,
+                                    const struct hzb_dispatch *dispatch, struct hzb_device *device,
+                                    const struct hzb_pipeline **pipeline, struct hzb_error *err)
+{
+    const struct hzb_options *options = &plan->options;
+    /* Only reductions in shared memory have subgroup barriers. */
+    uint32_t subgroup_size = dispatch->count > 1 ? plan->subgroup_size : 0;
+    const uint32_t constants[] = {
+        (uint32_t)plan->chains,
+        hzb_chain_is_max(options, 0),
+        (uint32_t)options->sizing,
+        (uint32_t)options->rounding,
+        options->nan == HZB_NAN_IGNORE,
+        options->dtype == HZB_DTYPE_FLOAT32,
+        source_storage(plan, dispatch),
+        (uint32_t)dispatch->count,
+        subgroup_size ? subgroup_size : 1,
+        (uint32_t)options->lane_table,
+    };
+    return hzb_pipeline_get(device, kernel_of(plan, dispatch), constants,
+                            sizeof constants / sizeof constants[0], subgroup_size, pipeline, err);
+}
+
+static const struct hzb_buffer *frame_buffer(const struct hzb_plan *plan,
+                                             const struct hzb_resources *resources)
+{
+    return plan->unified ? &resources->upload : &resources->device;
+}
+
+static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t frames,
+                                       const struct hzb_dispatch *dispatch,
+                                       struct hzb_device *device, struct hzb_resources *resources,
+                                       struct hzb_error *err)
+{
+    const struct hzb_pipeline *pipeline;
+    enum hzb_status status = get_pipeline(plan, dispatch, device, &pipeline, err);
+    if (status)
+        return status;
+
+    int first = dispatch->first, last = first + dispatch->count - 1;
+    bool from_level = dispatch->source == HZB_SOURCE_LEVEL;
+    struct push push = {
+        .source_size = {plan->width, plan->height},
+        .target_size = {plan->size[first].width, plan->size[first].height},
+        .tile_shift = dispatch->tile_shift,
+        .tiles_x = dispatch->tiles_x,
+        .tiles = dispatch->tiles,
+    };
+    if (from_level) {
+        push.source_size[0] = plan->size[first - 1].width;
+        push.source_size[1] = plan->size[first - 1].height;
+    }
+    uint64_t start = hzb_plan_level_offset(plan, frames, 0, first);
+    for (int i = first; i <= last; i++)
+        push.target_start[i - first] =
+            (uint32_t)((hzb_plan_level_offset(plan, frames, 0, i) - start) / plan->texel_bytes);
+
+    /* Bindings: the source of each chain, then its target. What a kernel does not read (the source
+       beside an image, the second chain of one) is bound to something that is there. */
+    struct hzb_range ranges[4];
+    for (int chain = 0; chain < 2; chain++) {
+        int existing = chain < plan->chains ? chain : 0;
+        uint64_t target = hzb_plan_level_offset(plan, frames, existing, first);
+        uint64_t end = hzb_plan_level_offset(plan, frames, existing, last) +
+                       hzb_plan_level_bytes(plan, frames, last);
+        ranges[2 + chain] = (struct hzb_range){&resources->results, target, end - target};
+        if (from_level)
+            ranges[chain] = (struct hzb_range){
+                &resources->results, hzb_plan_level_offset(plan, frames, existing, first - 1),
+                hzb_plan_level_bytes(plan, frames, first - 1)};
+        else if (dispatch->source == HZB_SOURCE_INPUT)
+            ranges[chain] = (struct hzb_range){frame_buffer(plan, resources), 0,
+                                               (uint64_t)frames * plan->width * plan->height *
+                                                   sizeof(uint32_t)};
+        else
+            ranges[chain] = ranges[2 + chain];
+    }
+    const uint32_t groups[3] = {dispatch->groups[0], dispatch->groups[1], frames};
+    return hzb_commands_dispatch(device, &resources->commands, pipeline, ranges, 4,
+                                 dispatch->source == HZB_SOURCE_IMAGE ? &resources->image : NULL,
+                                 &push, sizeof push, groups, err);
+}
+
+static enum hzb_status record(const void *plan_, uint32_t frames, struct hzb_device *device,
+                              struct hzb_resources *resources, struct hzb_error *err)
+{
+    const struct hzb_plan *plan = plan_;
+    struct hzb_commands *commands = &resources->commands;
+    if (plan->dispatches[0].source == HZB_SOURCE_IMAGE) {
+        hzb_commands_copy_to_image(device, commands, &resources->upload, &resources->image);
+    } else if (!plan->unified) {
+        const struct hzb_range frame = {&resources->upload, 0, resources->device.size};
+        hzb_commands_copy(device, commands, &frame, &resources->device, 0);
+        hzb_commands_barrier(device, commands, HZB_BARRIER_COPY_TO_KERNEL);
+    }
+    hzb_commands_timestamp(device, commands, 0);
+    for (int i = 0; i < plan->dispatch_count; i++) {
+        if (i > 0)
+            hzb_commands_barrier(device, commands, HZB_BARRIER_KERNEL_TO_KERNEL);
+        enum hzb_status status =
+            record_dispatch(plan, frames, &plan->dispatches[i], device, resources, err);
+        if (status)
+            return status;
+    }
+    hzb_commands_timestamp(device, commands, 1);
+    if (plan->unified) {
+        hzb_commands_barrier(device, commands, HZB_BARRIER_KERNEL_TO_HOST);
+        return HZB_OK;
+    }
+    hzb_commands_barrier(device, commands, HZB_BARRIER_KERNEL_TO_COPY);
+    const struct hzb_range results = {&resources->results, 0, resources->results.size};
+    hzb_commands_copy(device, commands, &results, &resources->readback, 0);
+    hzb_commands_barrier(device, commands, HZB_BARRIER_COPY_TO_HOST);
+    return HZB_OK;
+}
+
+static void needs(const void *plan_, uint32_t frames, struct hzb_needs *needs)
+{
+    const struct hzb_plan *plan = plan_;
+    const struct hzb_dispatch *first = &plan->dispatches[0];
+    *needs = (struct hzb_needs){
+        .upload_bytes = (uint64_t)frames * plan->width * plan->height * sizeof(uint32_t),
+        .result_bytes = hzb_plan_level_offset(plan, frames, plan->chains - 1, plan->levels),
+        .dispatches = (uint32_t)plan->dispatch_count,
+    };
+    if (first->source == HZB_SOURCE_IMAGE) {
+        needs->image_width = plan->width;
+        needs->image_height = plan->height;
+        needs->image_layers = frames;
+    } else if (!plan->unified) {
+        needs->device_bytes = needs->upload_bytes;
+    }
+}
+
+/* Halves kept in 32-bit words, packed. */
+static void pack_halves(uint16_t *target, const uint32_t *words, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        target[i] = (uint16_t)words[i];
+}
+
+static void unpack(const void *plan_, const void *results, int64_t first, uint32_t frames,
+                   const struct hzb_output *outputs)
+{
+    const struct hzb_plan *plan = plan_;
+    for (int chain = 0; chain < plan->chains; chain++) {
+        for (int level = 0; level < plan->levels; level++) {
+            const struct hzb_output *output = &outputs[chain * plan->levels + level];
+            const char *source =
+                (const char *)results + hzb_plan_level_offset(plan, frames, chain, level);
+            char *target = (char *)output->data + (uint64_t)first * output->frame_bytes;
+            uint64_t bytes = frames * output->frame_bytes;
+            if (plan->texel_bytes == plan->result_texel_bytes)
+                memcpy(target, source, bytes);
+            else
+                pack_halves((uint16_t *)(void *)target, (const uint32_t *)(const void *)source,
+                            bytes / sizeof(uint16_t));
+        }
+    }
+}
+
+static uint32_t group_frames(const void *plan)
+{
+    return ((const struct hzb_plan *)plan)->group_frames;
+}
+
+static struct hzb_rect rect(const void *plan_)
+{
+    const struct hzb_plan *plan = plan_;
+    return (struct hzb_rect){plan->x, plan->y, plan->width, plan->height};
+}
+
+static uint32_t output_count(const void *plan_)
+{
+    const struct hzb_plan *plan = plan_;
+    return (uint32_t)(plan->chains * plan->levels);
+}
+
+const struct hzb_op hzb_op = {
+    .name = "hzb",
+    .plan_bytes = sizeof(struct hzb_plan),
+    .group_frames = group_frames,
+    .rect = rect,
+    .output_count = output_count,
+    .needs = needs,
+    .record = record,
+    .unpack = unpack,
+};

@@ -1,0 +1,231 @@
+/* How a build is cut into dispatches and submissions, and where its levels lie. Recording them is
+   ops/hzb/gpu.c. */
+#include "ops/hzb/plan.h"
+
+#include <string.h>
+
+/* Every level starts at a multiple of this: no device has a larger minStorageBufferOffsetAlignment.
+ */
+#define LEVEL_ALIGNMENT 256
+
+/* A batch goes to the device in submissions of about this size, so that memory for it stays small.
+ */
+#define SUBMISSION_BYTES (UINT64_C(256) << 20)
+
+#define BATCH_LEVELS 4
+
+uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level)
+{
+    const struct hzb_level_size *size = &plan->size[level];
+    return (uint64_t)frames * size->width * size->height * plan->texel_bytes;
+}
+
+static uint64_t align_level(uint64_t bytes)
+{
+    return (bytes + LEVEL_ALIGNMENT - 1) / LEVEL_ALIGNMENT * LEVEL_ALIGNMENT;
+}
+
+uint64_t hzb_plan_level_offset(const struct hzb_plan *plan, uint32_t frames, int chain, int level)
+{
+    uint64_t offset = 0, before = 0;
+    for (int i = 0; i < plan->levels; i++) {
+        if (i == level)
+            before = offset;
+        offset += align_level(hzb_plan_level_bytes(plan, frames, i));
+    }
+    return (uint64_t)chain * offset + (level == plan->levels ? offset : before);
+}
+
+static uint64_t frame_bytes(const struct hzb_plan *plan)
+{
+    return (uint64_t)plan->width * plan->height * sizeof(uint32_t);
+}
+
+static uint64_t result_bytes(const struct hzb_plan *plan, uint32_t frames)
+{
+    return hzb_plan_level_offset(plan, frames, plan->chains - 1, plan->levels);
+}
+
+/* The most that one dispatch binds of one chain, whichever way the chain is cut. */
+static uint64_t largest_target(const struct hzb_plan *plan, uint32_t frames)
+{
+    uint64_t largest = 0;
+    for (int i = 0; i < plan->dispatch_count; i++) {
+        const struct hzb_dispatch *dispatch = &plan->dispatches[i];
+        int last = dispatch->first + dispatch->count - 1;
+        uint64_t bytes = hzb_plan_level_offset(plan, frames, 0, last) +
+                         hzb_plan_level_bytes(plan, frames, last) -
+                         hzb_plan_level_offset(plan, frames, 0, dispatch->first);
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+static bool even_or_one(struct hzb_level_size size)
+{
+    return (size.width % 2 == 0 || size.width == 1) && (size.height % 2 == 0 || size.height == 1);
+}
+
+/* Levels that a batched dispatch can take from `first` on: an odd side under "floor" has footprints
+   of three texels, which cross the tile. */
+static int batch_levels(const struct hzb_plan *plan, int first)
+{
+    int count = 1;
+    while (count < BATCH_LEVELS && first + count < plan->levels &&
+           (plan->options.sizing != HZB_SIZING_FLOOR || even_or_one(plan->size[first + count - 1])))
+        count++;
+    return count;
+}
+
+/* log2 of the width of a 64-texel tile: square, but no wider or higher than a narrow level. */
+static uint32_t tile_shift(struct hzb_level_size size)
+{
+    for (uint32_t shift = 0; shift < 3; shift++) {
+        if (size.width <= UINT32_C(1) << shift)
+            return shift;
+        if (size.height <= UINT32_C(1) << shift)
+            return 6 - shift;
+    }
+    return 3;
+}
+
+static uint32_t divide_up(uint32_t value, uint32_t by) { return value / by + (value % by != 0); }
+
+static void add_dispatch(struct hzb_plan *plan, enum hzb_kernel_id kernel, int first, int count,
+                         const struct hzb_limits *limits)
+{
+    struct hzb_level_size size = plan->size[first];
+    uint32_t shift = count == 1 ? tile_shift(size) : 3;
+    uint32_t tiles_x = divide_up(size.width, UINT32_C(1) << shift);
+    uint32_t tiles = tiles_x * divide_up(size.height, UINT32_C(1) << (6 - shift));
+    uint32_t rows = divide_up(tiles, limits->group_count[0]);
+    plan->dispatches[plan->dispatch_count++] = (struct hzb_dispatch){
+        .kernel = kernel,
+        .source = first == 0 ? HZB_SOURCE_INPUT : HZB_SOURCE_LEVEL,
+        .first = first,
+        .count = count,
+        .tile_shift = shift,
+        .tiles_x = tiles_x,
+        .tiles = tiles,
+        .groups = {divide_up(tiles, rows), rows},
+    };
+}
+
+static enum hzb_status fail_limit(struct hzb_error *err, const struct hzb_plan *plan,
+                                  const char *what, uint64_t bytes, const char *limit,
+                                  uint64_t value, const char *device_name)
+{
+    return hzb_fail(err, HZB_VALUE_ERROR,
+                    "depth has frames of %u x %u texels, whose %s take %llu bytes; %s allows %llu "
+                    "(%s): use another device, or reduce the frame in parts (view_rect)",
+                    plan->height, plan->width, what, (unsigned long long)bytes, device_name,
+                    (unsigned long long)value, limit);
+}
+
+/* The most frames, `most` at most, whose bytes stay within a limit; 0: not even one does. */
+static uint32_t frames_within(const struct hzb_plan *plan, uint32_t most, uint64_t limit,
+                              uint64_t (*bytes)(const struct hzb_plan *, uint32_t))
+{
+    uint32_t low = 0;
+    while (low < most) {
+        uint32_t middle = low + (most - low + 1) / 2;
+        if (bytes(plan, middle) <= limit)
+            low = middle;
+        else
+            most = middle - 1;
+    }
+    return low;
+}
+
+static uint64_t input_bytes(const struct hzb_plan *plan, uint32_t frames)
+{
+    return frames * frame_bytes(plan);
+}
+
+static uint64_t submission_bytes(const struct hzb_plan *plan, uint32_t frames)
+{
+    return input_bytes(plan, frames) + result_bytes(plan, frames);
+}
+
+struct bound {
+    uint64_t (*bytes)(const struct hzb_plan *, uint32_t);
+    const char *what, *limit;
+    uint64_t value;
+};
+
+static enum hzb_status bound_group(struct hzb_plan *plan, const struct bound *bound,
+                                   const char *device_name, struct hzb_error *err)
+{
+    uint32_t frames = frames_within(plan, plan->group_frames, bound->value, bound->bytes);
+    if (frames == 0)
+        return fail_limit(err, plan, bound->what, bound->bytes(plan, 1), bound->limit, bound->value,
+                          device_name);
+    plan->group_frames = frames;
+    return HZB_OK;
+}
+
+/* How many frames a submission takes, and whether the frame is read from an image. */
+static enum hzb_status plan_group(struct hzb_plan *plan, int64_t frames,
+                                  const struct hzb_limits *limits, const char *device_name,
+                                  struct hzb_error *err)
+{
+    const struct bound bounds[] = {
+        {input_bytes, "texels", "the largest buffer", limits->buffer_bytes},
+        {result_bytes, "levels", "the largest buffer", limits->buffer_bytes},
+        {largest_target, "levels", "maxStorageBufferRange", limits->storage_range},
+    };
+    plan->group_frames =
+        frames < limits->group_count[2] ? (uint32_t)frames : limits->group_count[2];
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        enum hzb_status status = bound_group(plan, &bounds[i], device_name, err);
+        if (status)
+            return status;
+    }
+    uint32_t modest = frames_within(plan, plan->group_frames, SUBMISSION_BYTES, submission_bytes);
+    plan->group_frames = modest ? modest : 1;
+
+    struct hzb_dispatch *first = &plan->dispatches[0];
+    if (first->kernel == HZB_KERNEL_BATCHED && plan->width <= limits->image_side &&
+        plan->height <= limits->image_side && plan->group_frames <= limits->image_layers) {
+        first->source = HZB_SOURCE_IMAGE;
+        return HZB_OK;
+    }
+    const struct bound source = {input_bytes, "texels", "maxStorageBufferRange",
+                                 limits->storage_range};
+    return bound_group(plan, &source, device_name, err);
+}
+
+enum hzb_status hzb_plan_make(const struct hzb_options *options, const struct hzb_extent *extent,
+                              int64_t frames, const struct hzb_limits *limits,
+                              const char *device_name, struct hzb_plan *plan, struct hzb_error *err)
+{
+    bool per_level = options->algorithm == HZB_ALGORITHM_PER_LEVEL;
+    if (options->rounding == HZB_ROUNDING_UNREAL && per_level)
+        return hzb_fail(err, HZB_VALUE_ERROR,
+                        "rounding=\"unreal\" is defined by dispatches of four levels and needs "
+                        "algorithm=\"auto\" or \"batched\", not \"per_level\"");
+    memset(plan, 0, sizeof *plan);
+    plan->options = *options;
+    plan->x = (uint32_t)extent->x;
+    plan->y = (uint32_t)extent->y;
+    plan->width = (uint32_t)extent->width;
+    plan->height = (uint32_t)extent->height;
+    plan->levels = extent->levels;
+    plan->chains = hzb_chain_count(options);
+    plan->storage16 = limits->storage16;
+    plan->unified = limits->unified;
+    plan->subgroup_size = limits->subgroup_size;
+    plan->result_texel_bytes = options->dtype == HZB_DTYPE_FLOAT32 ? 4 : 2;
+    plan->texel_bytes = limits->storage16 ? plan->result_texel_bytes : 4;
+    for (int i = 0; i < plan->levels; i++)
+        plan->size[i] = (struct hzb_level_size){
+            (uint32_t)hzb_level_side(options->sizing, extent->width, i),
+            (uint32_t)hzb_level_side(options->sizing, extent->height, i),
+        };
+    for (int first = 0, count; first < plan->levels; first += count) {
+        count = per_level ? 1 : batch_levels(plan, first);
+        add_dispatch(plan, per_level ? HZB_KERNEL_PER_LEVEL : HZB_KERNEL_BATCHED, first, count,
+                     limits);
+    }
+    return plan_group(plan, frames, limits, device_name, err);
+}

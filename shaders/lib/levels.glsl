@@ -1,0 +1,169 @@
+// What all HZB kernels share: specialization constants, push constants, the buffers of levels, and
+// loads and stores of one texel. Included once by each kernel.
+
+#include "lib/depth_bits.glsl"
+#include "lib/footprint.glsl"
+
+// How a source texel is stored.
+const uint SOURCE_FRAME = 0u;     // the frame: float32 bits, once for all chains
+const uint SOURCE_FLOAT = 1u;     // a level: float32 bits, as all levels for each chain
+const uint SOURCE_HALF = 2u;      // a level: float16 bits in 16
+const uint SOURCE_HALF_WORD = 3u; // a level: float16 bits in 32, without 16-bit storage
+
+layout(local_size_x = 64) in;
+
+layout(constant_id = 0) const uint CHAINS = 1u;
+layout(constant_id = 1) const bool FIRST_IS_MAX = false; // the second chain is the opposite
+layout(constant_id = 2) const uint SIZING = SIZING_POW2;
+layout(constant_id = 3) const uint ROUNDING = ROUNDING_CONSERVATIVE;
+layout(constant_id = 4) const bool IGNORE_NAN = false;
+layout(constant_id = 5) const bool STORE_FLOAT32 = false;
+layout(constant_id = 6) const uint SOURCE = SOURCE_FRAME;
+layout(constant_id = 7) const uint LEVELS = 1u;
+layout(constant_id = 8) const uint SUBGROUP = 1u; // the size that is required of the pipeline, or 1
+layout(constant_id = 9) const bool LANE_TABLE = false; // for tests: store lane numbers
+
+layout(push_constant) uniform Push
+{
+    uvec4 target_start; // texels before each level written, in the buffers of its chain
+    uvec2 source_size;
+    uvec2 target_size; // of the first level written
+    uint tile_shift;   // a tile is 2^tile_shift texels wide, 64 in all
+    uint tiles_x;      // tiles side by side
+    uint tiles;        // tiles a frame
+}
+push;
+
+#if HZB_STORAGE16
+#extension GL_EXT_shader_16bit_storage : require
+layout(binding = 0) readonly buffer SourceHalves0 { uint16_t values[]; }
+source_halves_0;
+layout(binding = 1) readonly buffer SourceHalves1 { uint16_t values[]; }
+source_halves_1;
+layout(binding = 2) writeonly buffer TargetHalves0 { uint16_t values[]; }
+target_halves_0;
+layout(binding = 3) writeonly buffer TargetHalves1 { uint16_t values[]; }
+target_halves_1;
+#endif
+layout(binding = 0) readonly buffer SourceWords0 { uint values[]; }
+source_words_0;
+layout(binding = 1) readonly buffer SourceWords1 { uint values[]; }
+source_words_1;
+layout(binding = 2) writeonly buffer TargetWords0 { uint values[]; }
+target_words_0;
+layout(binding = 3) writeonly buffer TargetWords1 { uint values[]; }
+target_words_1;
+
+bool chain_is_max(uint chain) { return (chain == 1u) != FIRST_IS_MAX; }
+
+// One key for each chain; the second is unused where CHAINS is 1.
+struct Keys {
+    uint chain[2];
+};
+
+Keys keys_of_word(uint bits)
+{
+    Keys keys;
+    keys.chain[0] = key_of(bits, chain_is_max(0u), IGNORE_NAN);
+    keys.chain[1] = CHAINS == 2u ? key_of(bits, chain_is_max(1u), IGNORE_NAN) : keys.chain[0];
+    return keys;
+}
+
+Keys nearer(Keys a, Keys b)
+{
+    return Keys(uint[2](min(a.chain[0], b.chain[0]), min(a.chain[1], b.chain[1])));
+}
+
+// A source texel, by its index in the buffers.
+Keys load_texel(uint index)
+{
+    if (SOURCE == SOURCE_FRAME)
+        return keys_of_word(source_words_0.values[index]);
+    uint first, second = 0u;
+#if HZB_STORAGE16
+    if (SOURCE == SOURCE_HALF) {
+        first = widen(uint(source_halves_0.values[index]));
+        if (CHAINS == 2u)
+            second = widen(uint(source_halves_1.values[index]));
+    } else
+#endif
+    {
+        first = source_words_0.values[index];
+        if (CHAINS == 2u)
+            second = source_words_1.values[index];
+        if (SOURCE == SOURCE_HALF_WORD) {
+            first = widen(first);
+            second = widen(second);
+        }
+    }
+    return Keys(uint[2](key_of(first, chain_is_max(0u), IGNORE_NAN),
+                        key_of(second, chain_is_max(1u), IGNORE_NAN)));
+}
+
+// The reduction of the footprint of one texel of the first level, tap by tap.
+Keys load_footprint(uvec2 texel, uint frame)
+{
+    uvec2 size = push.source_size;
+    uint start = frame * size.x * size.y;
+    uint x0 = first_tap(texel.x, size.x, SIZING), y0 = first_tap(texel.y, size.y, SIZING);
+    uint x1 = min(x0 + 1u, size.x - 1u), y1 = min(y0 + 1u, size.y - 1u);
+    Keys keys =
+        nearer(nearer(load_texel(start + y0 * size.x + x0), load_texel(start + y0 * size.x + x1)),
+               nearer(load_texel(start + y1 * size.x + x0), load_texel(start + y1 * size.x + x1)));
+    if (SIZING != SIZING_FLOOR)
+        return keys;
+    bool third_x = third_tap(size.x, SIZING), third_y = third_tap(size.y, SIZING);
+    uint x2 = x0 + 2u, y2 = y0 + 2u;
+    if (third_x)
+        keys = nearer(keys, nearer(load_texel(start + y0 * size.x + x2),
+                                   load_texel(start + y1 * size.x + x2)));
+    if (third_y)
+        keys = nearer(keys, nearer(load_texel(start + y2 * size.x + x0),
+                                   load_texel(start + y2 * size.x + x1)));
+    if (third_x && third_y)
+        keys = nearer(keys, load_texel(start + y2 * size.x + x2));
+    return keys;
+}
+
+void store_word(uint chain, uint index, uint value)
+{
+    if (chain == 0u)
+        target_words_0.values[index] = value;
+    else
+        target_words_1.values[index] = value;
+}
+
+void store_half(uint chain, uint index, uint value)
+{
+#if HZB_STORAGE16
+    if (chain == 0u)
+        target_halves_0.values[index] = uint16_t(value);
+    else
+        target_halves_1.values[index] = uint16_t(value);
+#else
+    store_word(chain, index, value);
+#endif
+}
+
+// Store one texel of the nth level written, whose index in its level over all frames is given.
+void store_texel(Keys keys, uint level, uint index)
+{
+    index += push.target_start[level];
+    for (uint chain = 0u; chain < CHAINS; chain++) {
+        bool is_max = chain_is_max(chain);
+        uint bits = bits_of(keys.chain[chain], is_max);
+        if (STORE_FLOAT32)
+            store_word(chain, index, canonical(bits));
+        else
+            store_half(chain, index, narrow(bits, is_max, ROUNDING));
+    }
+}
+
+// The workgroup's tile within its frame; dispatches are two-dimensional where one dimension has too
+// few groups, so the last ones may lie beyond the frame.
+uint tile_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+uvec2 tile_origin(uint tile)
+{
+    return uvec2(tile % push.tiles_x << push.tile_shift,
+                 tile / push.tiles_x << (6u - push.tile_shift));
+}
