@@ -25,6 +25,7 @@ _TILE_COLUMNS = 4
 # What has no place on the depth scale has a colour of its own, outside the usual colour maps.
 _SPECIAL_COLORS = {"+inf": "#d4d7dd", "-inf": "#858a94", "NaN": "#f08fb1"}
 _INK = "#333333"
+_COVERED_LINE: dict[str, Any] = {"color": _INK, "linewidth": 0.7, "linestyle": (0, (4, 3))}
 # Steps of the depth scale: as many as a colour map has colours.
 _SHARES = np.linspace(0.0, 1.0, 257)
 
@@ -46,6 +47,7 @@ def mips(
     *,
     layout: str = "true",
     reversed_z: bool = True,
+    shape: Sequence[int] | None = None,
     ax: Axes | Sequence[Axes] | None = None,
     cmap: str | Colormap = "viridis",
     title: str | None = None,
@@ -68,6 +70,10 @@ def mips(
     reversed_z : bool
         The depth convention that `chain` was built with. It is stated at the colour bar, and turns
         the colour map so that near is at its upper end.
+    shape : sequence of ints, (..., height, width), optional
+        The shape of the depth array (or of the view rectangle) that `chain` was made from. With it
+        a dashed line marks the part of each level that stands for real pixels, where there is more:
+        ``sizing="pow2"`` pads.
     ax : matplotlib.axes.Axes, or a pair of them for a `Bounds`, optional
         Where to draw; a new figure by default. Ticks and frame of the axes are switched off.
     cmap : str or matplotlib.colors.Colormap
@@ -119,11 +125,13 @@ def mips(
         if title is not None:
             axes[0].set_title(title, fontsize=_FONT + 3, color=_INK)
 
+    covered = [] if shape is None else _covered(boxes, chains[0], *shape[-2:])
     for axis, levels, name in zip(axes, chains, _row_names(len(chains), reversed_z), strict=True):
         _draw(axis, levels, page, norm, colors)
+        _draw_covered(axis, covered)
         if name:
             axis.set_title(name, loc="left", fontsize=_FONT + 1, color=_INK)
-    _add_legend(axes[-1], chains)
+    _add_legend(axes[-1], chains, is_padded=bool(covered))
     figure: Figure = axes[0].figure.figure
     return figure
 
@@ -219,6 +227,20 @@ def _tiles(levels: list[NDArray[Any]]) -> list[_Box]:
         _Box(k % _TILE_COLUMNS * (width + gap), k // _TILE_COLUMNS * (height + gap), width, height)
         for k in range(len(levels))
     ]
+
+
+def _covered(boxes: list[_Box], levels: list[NDArray[Any]], height: int, width: int) -> list[_Box]:
+    """Give the part of each level that stands for pixels of the frame, where that is not all."""
+    parts = []
+    for k, (box, level) in enumerate(zip(boxes, levels, strict=True)):
+        rows, columns = (
+            min(side, -(-source >> k + 1))
+            for side, source in zip(level.shape, (height, width), strict=True)
+        )
+        if (rows, columns) != level.shape:
+            x_scale, y_scale = box.width / level.shape[1], box.height / level.shape[0]
+            parts.append(_Box(box.x, box.y, columns * x_scale, rows * y_scale))
+    return parts
 
 
 def _fit(boxes: list[_Box], levels: list[NDArray[Any]], width: float, height: float) -> _Page:
@@ -380,6 +402,14 @@ def _draw(
     axis.set_axis_off()
 
 
+def _draw_covered(axis: Axes, parts: list[_Box]) -> None:
+    for box in parts:
+        right, bottom = box.x + box.width, box.y + box.height
+        outline = [box.x, right, right], [bottom, bottom, box.y]
+        axis.plot(*outline, color="white", linewidth=0.7)
+        axis.plot(*outline, **_COVERED_LINE)
+
+
 def _draw_label(axis: Axes, label: _Label, box: _Box) -> None:
     if label.inside:
         axis.annotate(
@@ -423,7 +453,8 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _add_legend(axis: Axes, chains: list[list[NDArray[Any]]]) -> None:
+def _add_legend(axis: Axes, chains: list[list[NDArray[Any]]], *, is_padded: bool) -> None:
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     found = {
@@ -433,19 +464,22 @@ def _add_legend(axis: Axes, chains: list[list[NDArray[Any]]]) -> None:
         for name, texels in _special_texels(level).items()
         if texels.any()
     }
-    if found:
+    handles: list[Patch | Line2D] = [
+        Patch(facecolor=color, edgecolor=_INK, linewidth=0.4, label=name)
+        for name, color in _SPECIAL_COLORS.items()
+        if name in found
+    ]
+    if is_padded:
+        handles.append(Line2D([], [], label="edge of the depth buffer; beyond it, padding", **_COVERED_LINE))
+    if handles:
         axis.legend(
-            handles=[
-                Patch(facecolor=color, edgecolor=_INK, linewidth=0.4, label=name)
-                for name, color in _SPECIAL_COLORS.items()
-                if name in found
-            ],
+            handles=handles,
             loc="upper left",
             bbox_to_anchor=(0.0, 0.0),
-            ncols=len(found),
+            ncols=len(handles),
             frameon=False,
             fontsize=_FONT,
             labelcolor=_INK,
             borderaxespad=0.3,
-            handlelength=1.2,
+            handlelength=1.6,
         )
