@@ -7,7 +7,8 @@
 #include <glob.h>
 #include <stdio.h>
 
-bool hzb_file_read(const char *path, char *text, size_t size) {
+bool hzb_file_read(const char *path, char *text, size_t size)
+{
     FILE *file = hzb_fault_due(HZB_FAULT_FILE) ? NULL : fopen(path, "re");
     if (!file) {
         return false;
@@ -19,7 +20,8 @@ bool hzb_file_read(const char *path, char *text, size_t size) {
     return good;
 }
 
-bool hzb_file_exists(const char *pattern) {
+bool hzb_file_exists(const char *pattern)
+{
     glob_t found;
     if (hzb_fault_due(HZB_FAULT_FILE) || glob(pattern, GLOB_NOSORT, NULL, &found)) {
         return false;

@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum hzb_status hzb_fail(struct hzb_error *err, enum hzb_status status, const char *format, ...) {
+enum hzb_status hzb_fail(struct hzb_error *err, enum hzb_status status, const char *format, ...)
+{
     err->status = status;
     err->code = 0;
     err->result = NULL;
@@ -16,7 +17,8 @@ enum hzb_status hzb_fail(struct hzb_error *err, enum hzb_status status, const ch
     return status;
 }
 
-enum hzb_status hzb_fail_no_memory(struct hzb_error *err, unsigned long long bytes) {
+enum hzb_status hzb_fail_no_memory(struct hzb_error *err, unsigned long long bytes)
+{
     return hzb_fail(
         err, HZB_OUT_OF_MEMORY,
         "the system refused %llu bytes of host memory: free some, or build fewer frames "

@@ -15,16 +15,13 @@
 
 enum { TEXT_BYTES = 16384, PATH_BYTES = 1024 };
 
-static uint64_t smaller(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static uint64_t left_of(uint64_t limit, uint64_t used) {
-    return limit > used ? limit - used : 0;
-}
+static uint64_t left_of(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }
 
 /* The number after `key` at the start of a line of `text`; an empty key is the text's own start. */
-static bool find_number(const char *text, const char *key, uint64_t *number) {
+static bool find_number(const char *text, const char *key, uint64_t *number)
+{
     size_t length = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
@@ -39,8 +36,8 @@ static bool find_number(const char *text, const char *key, uint64_t *number) {
     return false;
 }
 
-static bool read_number(const char *directory, const char *file, const char *key,
-                        uint64_t *number) {
+static bool read_number(const char *directory, const char *file, const char *key, uint64_t *number)
+{
     char path[PATH_BYTES + 64], text[TEXT_BYTES];
     snprintf(path, sizeof(path), "%s/%s", directory, file);
     return hzb_file_read(path, text, sizeof(text)) && find_number(text, key, number);
@@ -54,7 +51,8 @@ typedef void group_limit(const char *directory, uint64_t *limit);
 /* Apply `limit_of` to a group below `mount` and to all its ancestors. In a container the files of
    the process's own group are often those of the mount itself; what is not there says nothing. */
 static void apply_to_ancestors(const char *mount, const char *group, size_t length,
-                               group_limit *limit_of, uint64_t *limit) {
+                               group_limit *limit_of, uint64_t *limit)
+{
     char directory[PATH_BYTES];
     int used = snprintf(directory, sizeof(directory), "%s%.*s", mount, (int)length, group);
     if (used < 0 || (size_t)used >= sizeof(directory)) {
@@ -71,7 +69,8 @@ static void apply_to_ancestors(const char *mount, const char *group, size_t leng
 }
 
 /* Whether a comma-separated list such as "cpu,cpuacct" has this word. */
-static bool has_word(const char *list, size_t length, const char *word) {
+static bool has_word(const char *list, size_t length, const char *word)
+{
     for (const char *end = list + length; list < end;) {
         const char *comma = memchr(list, ',', (size_t)(end - list));
         size_t size = (size_t)((comma ? comma : end) - list);
@@ -84,7 +83,8 @@ static bool has_word(const char *list, size_t length, const char *word) {
 }
 
 /* What the groups of the process grant, in version 1 of the given controller and in version 2. */
-static uint64_t groups_limit(const char *controller, group_limit *version1, group_limit *version2) {
+static uint64_t groups_limit(const char *controller, group_limit *version1, group_limit *version2)
+{
     uint64_t limit = UINT64_MAX;
     char text[TEXT_BYTES];
     if (!hzb_file_read("/proc/self/cgroup", text, sizeof(text))) {
@@ -120,7 +120,8 @@ static uint64_t groups_limit(const char *controller, group_limit *version1, grou
 
 /* Files that nobody has used lately are given up by the kernel before a limit bites. */
 static void apply_memory(const char *directory, const char *limit_file, const char *usage_file,
-                         const char *inactive_key, uint64_t *limit) {
+                         const char *inactive_key, uint64_t *limit)
+{
     uint64_t maximum, used, inactive = 0;
     if (read_number(directory, limit_file, "", &maximum) &&
         read_number(directory, usage_file, "", &used)) {
@@ -129,16 +130,19 @@ static void apply_memory(const char *directory, const char *limit_file, const ch
     }
 }
 
-static void apply_memory_v1(const char *directory, uint64_t *limit) {
+static void apply_memory_v1(const char *directory, uint64_t *limit)
+{
     apply_memory(directory, "memory.limit_in_bytes", "memory.usage_in_bytes",
                  "total_inactive_file ", limit);
 }
 
-static void apply_memory_v2(const char *directory, uint64_t *limit) {
+static void apply_memory_v2(const char *directory, uint64_t *limit)
+{
     apply_memory(directory, "memory.max", "memory.current", "inactive_file ", limit);
 }
 
-static uint64_t address_space_left(void) {
+static uint64_t address_space_left(void)
+{
     struct rlimit space;
     uint64_t pages;
     if (getrlimit(RLIMIT_AS, &space) || space.rlim_cur == RLIM_INFINITY ||
@@ -148,7 +152,8 @@ static uint64_t address_space_left(void) {
     return left_of(space.rlim_cur, pages * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-uint64_t hzb_memory_available(void) {
+uint64_t hzb_memory_available(void)
+{
     uint64_t available = UINT64_MAX, kilobytes;
     if (read_number("/proc", "meminfo", "MemAvailable:", &kilobytes)) {
         available = kilobytes * 1024;
@@ -159,13 +164,15 @@ uint64_t hzb_memory_available(void) {
 
 /* ---- processors ------------------------------------------------------------------------------ */
 
-static void apply_quota(uint64_t quota, uint64_t period, uint64_t *limit) {
+static void apply_quota(uint64_t quota, uint64_t period, uint64_t *limit)
+{
     if (period) {
         *limit = smaller(*limit, quota / period + (quota % period != 0));
     }
 }
 
-static void apply_cpu_v1(const char *directory, uint64_t *limit) {
+static void apply_cpu_v1(const char *directory, uint64_t *limit)
+{
     uint64_t quota, period;
     if (read_number(directory, "cpu.cfs_quota_us", "", &quota) &&
         read_number(directory, "cpu.cfs_period_us", "", &period)) {
@@ -174,7 +181,8 @@ static void apply_cpu_v1(const char *directory, uint64_t *limit) {
 }
 
 /* "quota period", or "max period" for no quota. */
-static void apply_cpu_v2(const char *directory, uint64_t *limit) {
+static void apply_cpu_v2(const char *directory, uint64_t *limit)
+{
     char path[PATH_BYTES + 64], text[64], *rest;
     snprintf(path, sizeof(path), "%s/cpu.max", directory);
     if (hzb_file_read(path, text, sizeof(text)) && isdigit((unsigned char)*text)) {
@@ -183,7 +191,8 @@ static void apply_cpu_v2(const char *directory, uint64_t *limit) {
     }
 }
 
-int hzb_usable_cpus(void) {
+int hzb_usable_cpus(void)
+{
     cpu_set_t mask[16]; /* 16384 processors */
     uint64_t cpus = 1;
     if (!sched_getaffinity(0, sizeof(mask), mask)) {
