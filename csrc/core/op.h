@@ -41,9 +41,14 @@ struct hzb_op {
     uint32_t (*output_count)(const void *plan);
 
     void (*needs)(const void *plan, uint32_t frames, struct hzb_needs *needs);
-    /* Record everything between the host's writes to `upload` and its reads of `readback`. */
-    enum hzb_status (*record)(const void *plan, uint32_t frames, struct hzb_device *device,
-                              struct hzb_resources *resources, struct hzb_error *err);
+    /* Record, in this order: the way from `upload` to where the kernels read, barriers included;
+       the kernels, which leave `results`; the way of `results` to the host's view of `readback`. */
+    void (*record_upload)(const void *plan, uint32_t frames, struct hzb_device *device,
+                          struct hzb_resources *resources);
+    enum hzb_status (*record_kernels)(const void *plan, uint32_t frames, struct hzb_device *device,
+                                      struct hzb_resources *resources, struct hzb_error *err);
+    void (*record_readback)(const void *plan, uint32_t frames, struct hzb_device *device,
+                            struct hzb_resources *resources);
     /* Copy the results of frames [first, first + frames) to the caller's arrays. */
     void (*unpack)(const void *plan, const void *results, int64_t first, uint32_t frames,
                    const struct hzb_output *outputs);

@@ -2,6 +2,7 @@
 #include "core/plans.h"
 
 #include "base/alloc.h"
+#include "core/resources.h"
 
 #include <string.h>
 
@@ -33,14 +34,7 @@ static void destroy_entry(struct hzb_device *device, struct entry *entry)
 {
     if (!entry)
         return;
-    struct hzb_resources *resources = &entry->resources;
-    hzb_commands_destroy(device, &resources->commands);
-    hzb_image_destroy(device, &resources->image);
-    if (resources->results.handle != resources->readback.handle)
-        hzb_buffer_destroy(device, &resources->results);
-    hzb_buffer_destroy(device, &resources->readback);
-    hzb_buffer_destroy(device, &resources->device);
-    hzb_buffer_destroy(device, &resources->upload);
+    hzb_resources_destroy(device, &entry->resources);
     hzb_free(entry->plan);
     hzb_free(entry);
 }
@@ -75,34 +69,19 @@ static void make_room(struct hzb_device *device, struct hzb_plans *plans, uint64
     }
 }
 
-static enum hzb_status make_resources(struct hzb_context *context, struct entry *entry,
-                                      const struct hzb_needs *needs, struct hzb_error *err)
+static enum hzb_status record(struct hzb_device *device, struct entry *entry,
+                              const struct hzb_needs *needs, struct hzb_error *err)
 {
-    struct hzb_device *device = context->device;
     struct hzb_resources *resources = &entry->resources;
-    enum hzb_status status =
-        hzb_buffer_create(device, HZB_MEMORY_UPLOAD, needs->upload_bytes, &resources->upload, err);
-    if (!status)
-        status = hzb_buffer_create(device, HZB_MEMORY_READBACK, needs->result_bytes,
-                                   &resources->readback, err);
-    if (!status && context->limits.unified)
-        resources->results = resources->readback;
-    else if (!status)
-        status = hzb_buffer_create(device, HZB_MEMORY_DEVICE, needs->result_bytes,
-                                   &resources->results, err);
-    if (!status && needs->device_bytes)
-        status = hzb_buffer_create(device, HZB_MEMORY_DEVICE, needs->device_bytes,
-                                   &resources->device, err);
-    if (!status && needs->image_width)
-        status = hzb_image_create(device, needs->image_width, needs->image_height,
-                                  needs->image_layers, &resources->image, err);
-    if (!status)
-        status = hzb_commands_begin(device, needs->dispatches, &resources->commands, err);
-    if (!status)
-        status = entry->op->record(entry->plan, entry->frames, device, resources, err);
-    if (!status)
-        status = hzb_commands_end(device, &resources->commands, err);
-    return status;
+    enum hzb_status status = hzb_resources_create(device, needs, HZB_HOST_TO_HOST, resources, err);
+    if (status)
+        return status;
+    entry->op->record_upload(entry->plan, entry->frames, device, resources);
+    status = entry->op->record_kernels(entry->plan, entry->frames, device, resources, err);
+    if (status)
+        return status;
+    entry->op->record_readback(entry->plan, entry->frames, device, resources);
+    return hzb_commands_end(device, &resources->commands, err);
 }
 
 static enum hzb_status make_entry(struct hzb_context *context, const struct hzb_op *op,
@@ -125,7 +104,7 @@ static enum hzb_status make_entry(struct hzb_context *context, const struct hzb_
     entry->op = op;
     entry->frames = frames;
     entry->bytes = bytes;
-    enum hzb_status status = make_resources(context, entry, &needs, err);
+    enum hzb_status status = record(context->device, entry, &needs, err);
     if (status) {
         destroy_entry(context->device, entry);
         return status;

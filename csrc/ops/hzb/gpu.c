@@ -129,9 +129,10 @@ static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t fra
                                  &push, sizeof push, groups, err);
 }
 
-static enum hzb_status record(const void *plan_, uint32_t frames, struct hzb_device *device,
-                              struct hzb_resources *resources, struct hzb_error *err)
+static void record_upload(const void *plan_, uint32_t frames, struct hzb_device *device,
+                          struct hzb_resources *resources)
 {
+    (void)frames;
     const struct hzb_plan *plan = plan_;
     struct hzb_commands *commands = &resources->commands;
     if (plan->dispatches[0].source == HZB_SOURCE_IMAGE) {
@@ -141,25 +142,37 @@ static enum hzb_status record(const void *plan_, uint32_t frames, struct hzb_dev
         hzb_commands_copy(device, commands, &frame, &resources->device, 0);
         hzb_commands_barrier(device, commands, HZB_BARRIER_COPY_TO_KERNEL);
     }
-    hzb_commands_timestamp(device, commands, 0);
+}
+
+static enum hzb_status record_kernels(const void *plan_, uint32_t frames, struct hzb_device *device,
+                                      struct hzb_resources *resources, struct hzb_error *err)
+{
+    const struct hzb_plan *plan = plan_;
     for (int i = 0; i < plan->dispatch_count; i++) {
         if (i > 0)
-            hzb_commands_barrier(device, commands, HZB_BARRIER_KERNEL_TO_KERNEL);
+            hzb_commands_barrier(device, &resources->commands, HZB_BARRIER_KERNEL_TO_KERNEL);
         enum hzb_status status =
             record_dispatch(plan, frames, &plan->dispatches[i], device, resources, err);
         if (status)
             return status;
     }
-    hzb_commands_timestamp(device, commands, 1);
+    return HZB_OK;
+}
+
+static void record_readback(const void *plan_, uint32_t frames, struct hzb_device *device,
+                            struct hzb_resources *resources)
+{
+    (void)frames;
+    const struct hzb_plan *plan = plan_;
+    struct hzb_commands *commands = &resources->commands;
     if (plan->unified) {
         hzb_commands_barrier(device, commands, HZB_BARRIER_KERNEL_TO_HOST);
-        return HZB_OK;
+        return;
     }
     hzb_commands_barrier(device, commands, HZB_BARRIER_KERNEL_TO_COPY);
     const struct hzb_range results = {&resources->results, 0, resources->results.size};
     hzb_commands_copy(device, commands, &results, &resources->readback, 0);
     hzb_commands_barrier(device, commands, HZB_BARRIER_COPY_TO_HOST);
-    return HZB_OK;
 }
 
 static void needs(const void *plan_, uint32_t frames, struct hzb_needs *needs)
@@ -231,6 +244,8 @@ const struct hzb_op hzb_op = {
     .rect = rect,
     .output_count = output_count,
     .needs = needs,
-    .record = record,
+    .record_upload = record_upload,
+    .record_kernels = record_kernels,
+    .record_readback = record_readback,
     .unpack = unpack,
 };
