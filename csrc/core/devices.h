@@ -14,7 +14,8 @@ struct hzb_choice {
 /* Find the device of a spec: digits are an index into the list, a UUID as 8-4-4-4-12 hex digits is
    a UUID, anything else part of a device's or driver's name, case ignored, first match ("lavapipe"
    is llvmpipe). NULL: HZB_DEVICE if set and not empty, else the best by rank. A spec that matches
-   nothing is HZB_VALUE_ERROR and lists what there is. `argument` names the spec in messages. */
+   nothing is HZB_VALUE_ERROR and lists what there is; it names `device` or HZB_DEVICE, whichever
+   the spec came from. */
 enum hzb_status hzb_devices_choose(const char *spec, struct hzb_choice *choice,
                                    struct hzb_error *err);
 
