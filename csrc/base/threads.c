@@ -75,6 +75,10 @@ void hzb_lock_drop(struct hzb_lock *lock)
     pthread_mutex_unlock(&lock->mutex);
 }
 
+void hzb_mutex_take(struct hzb_mutex *mutex) { pthread_mutex_lock(&mutex->mutex); }
+
+void hzb_mutex_drop(struct hzb_mutex *mutex) { pthread_mutex_unlock(&mutex->mutex); }
+
 bool hzb_at_fork_in_child(void (*handler)(void))
 {
     return !hzb_fault_due(HZB_FAULT_THREAD) && !pthread_atfork(NULL, NULL, handler);

@@ -23,6 +23,15 @@ enum hzb_lock_result { HZB_LOCK_TAKEN, HZB_LOCK_TIMEOUT, HZB_LOCK_OWN };
 enum hzb_lock_result hzb_lock_take(struct hzb_lock *lock, int milliseconds);
 void hzb_lock_drop(struct hzb_lock *lock);
 
+/* A plain lock in static storage, for what a process has one of: `= HZB_MUTEX_INIT`. */
+struct hzb_mutex {
+    pthread_mutex_t mutex;
+};
+#define HZB_MUTEX_INIT {PTHREAD_MUTEX_INITIALIZER}
+
+void hzb_mutex_take(struct hzb_mutex *mutex);
+void hzb_mutex_drop(struct hzb_mutex *mutex);
+
 /* Have `handler` called in every child that is forked from now on, before anything else there. */
 bool hzb_at_fork_in_child(void (*handler)(void));
 

@@ -14,8 +14,8 @@ struct hzb_commands {
     bool submitted;      /* and not yet known to be done */
 };
 
-/* Begin recording, with room for `dispatches` descriptor sets. Zero `commands` first; destroy takes a
-   zeroed or half-made one, but not a submitted one. */
+/* Begin recording, with room for `dispatches` (at least 1) of them. Zero `commands` first; destroy
+   takes a zeroed or half-made one, but not a submitted one. */
 enum hzb_status hzb_commands_begin(struct hzb_device *device, uint32_t dispatches,
                                    struct hzb_commands *commands, struct hzb_error *err);
 enum hzb_status hzb_commands_end(struct hzb_device *device, struct hzb_commands *commands,
@@ -54,7 +54,8 @@ void hzb_commands_barrier(struct hzb_device *device, struct hzb_commands *comman
                           enum hzb_barrier barrier);
 
 /* Write timestamp 0 (before the kernels) or 1 (after them); nothing where there are none. */
-void hzb_commands_timestamp(struct hzb_device *device, struct hzb_commands *commands, uint32_t which);
+void hzb_commands_timestamp(struct hzb_device *device, struct hzb_commands *commands,
+                            uint32_t which);
 /* Nanoseconds between the two, of a submission that is done; negative where there are none. */
 double hzb_commands_elapsed(struct hzb_device *device, const struct hzb_commands *commands);
 

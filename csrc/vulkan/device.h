@@ -14,10 +14,10 @@ struct hzb_limits {
     uint32_t group_count[3];    /* maxComputeWorkGroupCount */
     uint32_t group_invocations; /* maxComputeWorkGroupInvocations, x size included */
     uint32_t shared_bytes;
-    uint32_t image_side;   /* maxImageDimension2D; 0 when images are hidden */
-    uint32_t image_layers; /* maxImageArrayLayers */
-    uint32_t subgroup_size; /* the size that pipelines are required to have; 0 where a size cannot be
-                               required with full subgroups in compute, or subgroupBarrier (basic
+    uint32_t image_side;    /* maxImageDimension2D; 0 when images are hidden */
+    uint32_t image_layers;  /* maxImageArrayLayers */
+    uint32_t subgroup_size; /* the size that pipelines are required to have; 0 where a size cannot
+                               be required with full subgroups in compute, or subgroupBarrier (basic
                                operations) is missing */
     bool storage16;         /* 16-bit words in storage buffers */
     bool unified;           /* a processor: device, upload and read-back memory are one */
@@ -37,7 +37,7 @@ struct hzb_device {
     struct hzb_device_info info;
     struct hzb_limits limits;
     VkPhysicalDeviceMemoryProperties memory;
-    uint64_t atom_size; /* nonCoherentAtomSize */
+    uint64_t timestamp_mask; /* the bits of a timestamp that count */
     struct hzb_pipelines *pipelines;
 };
 

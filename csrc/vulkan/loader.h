@@ -36,7 +36,8 @@ struct hzb_device_info {
 /* The instance, made at the first call and kept; any thread, no lock of a caller's is needed. Fails
    with HZB_LOADER_NOT_FOUND, or HZB_NO_DEVICE with result VK_ERROR_INCOMPATIBLE_DRIVER, each with
    its remedy, and with HZB_FAILED in a process forked after its parent made the instance and has a
-   hardware device. A failure leaves nothing behind: the next call tries again. */
+   hardware device. The devices are listed with it, so it fails as hzb_physical_devices does, too. A
+   failure leaves nothing behind: the next call tries again. */
 enum hzb_status hzb_instance(VkInstance *instance, struct hzb_error *err);
 
 /* The physical devices in the driver's order: handles and records, `*count` of them, in arrays that
@@ -46,15 +47,26 @@ enum hzb_status hzb_physical_devices(const VkPhysicalDevice **handles,
                                      const struct hzb_device_info **records, uint32_t *count,
                                      struct hzb_error *err);
 
-/* Whether this process was forked from one that had made the instance. */
+/* Whether this process was forked from one that had made the instance, and has not made its own. */
 bool hzb_instance_inherited(void);
+/* The records that such a process inherited, in the driver's order, for listing only: their devices
+   cannot be opened here. NULL and 0 in any other process. */
+const struct hzb_device_info *hzb_inherited_records(uint32_t *count);
+
+/* The Vulkan version whose functions may be used with a device: its own, at most the instance's. */
+uint32_t hzb_usable_version(const struct hzb_device_info *info);
+
+/* The queue family that work on a device goes to, preferably one with timestamps, and the bits that
+   its timestamps have; false when no family computes. */
+bool hzb_compute_family(VkPhysicalDevice physical, uint32_t *family, uint32_t *timestamp_bits);
 
 /* Destroy the instance if this process made it; called once, at exit, after the last device. */
 void hzb_instance_destroy(void);
 
 /* HZB_VALIDATION=1 in the environment when the instance is made turns the Khronos validation layer
-   on, synchronization validation included, and keeps its messages of severity warning and above.
-   Returns the oldest kept message (to be freed with hzb_free) or NULL. */
+   on, synchronization validation included, and keeps its messages of severity warning and above
+   (the first 256 not yet taken). Returns the oldest kept message (to be freed with hzb_free) or
+   NULL. */
 char *hzb_validation_take(void);
 
 const char *hzb_result_name(VkResult result);
@@ -63,21 +75,47 @@ const char *hzb_result_name(VkResult result);
 enum hzb_status hzb_vulkan_fail(struct hzb_error *err, VkResult result, const char *function);
 
 /* Make one Vulkan call that returns a VkResult, through the planted-fault check; on failure fill
-   `err` and jump to `fail`. The one way such calls are made. */
+   `err` and jump to `fail`. The one way such calls are made: VK_RESULT where it matters which
+   success it was, VK_CREATE where the last argument receives a new object, which is counted. */
+#define VK_RESULT(result, function, ...)                                                           \
+    do {                                                                                           \
+        (result) = hzb_fault_due(HZB_FAULT_VULKAN) ? VK_ERROR_OUT_OF_DEVICE_MEMORY                 \
+                                                   : (function)(__VA_ARGS__);                      \
+        if ((result) < 0) {                                                                        \
+            hzb_vulkan_fail(err, (result), hzb_function_name(#function));                          \
+            goto fail;                                                                             \
+        }                                                                                          \
+    } while (0)
+
 #define VK(function, ...)                                                                          \
     do {                                                                                           \
-        VkResult vk_result_ = hzb_fault_due(HZB_FAULT_VULKAN) ? VK_ERROR_OUT_OF_DEVICE_MEMORY      \
-                                                              : (function)(__VA_ARGS__);           \
-        if (vk_result_ < 0) {                                                                      \
-            hzb_vulkan_fail(err, vk_result_, hzb_function_name(#function));                        \
-            goto fail;                                                                             \
+        VkResult vk_result_;                                                                       \
+        VK_RESULT(vk_result_, function, __VA_ARGS__);                                              \
+    } while (0)
+
+#define VK_CREATE(object, function, ...)                                                           \
+    do {                                                                                           \
+        __typeof__(object) vk_object_ = VK_NULL_HANDLE;                                            \
+        VK(function, __VA_ARGS__, &vk_object_);                                                    \
+        (object) = vk_object_;                                                                     \
+        hzb_vulkan_count(1);                                                                       \
+    } while (0)
+
+/* The counterpart of VK_CREATE for an object of `parent` (an instance or a device); one that was
+   never made is left alone. */
+#define VK_DESTROY(function, parent, object)                                                       \
+    do {                                                                                           \
+        if (object) {                                                                              \
+            (function)((parent), (object), NULL);                                                  \
+            (object) = VK_NULL_HANDLE;                                                             \
+            hzb_vulkan_count(-1);                                                                  \
         }                                                                                          \
     } while (0)
 
 /* "vkCreateFence" from "device->vk.vkCreateFence": the last name of an expression. */
 const char *hzb_function_name(const char *expression);
 
-/* Vulkan objects made and not yet destroyed, by anyone; the create and destroy pairs report here. */
+/* Vulkan objects made and not yet destroyed, by anyone; VK_CREATE and VK_DESTROY report here. */
 void hzb_vulkan_count(int change);
 long hzb_live_vulkan_objects(void);
 

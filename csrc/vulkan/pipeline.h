@@ -24,9 +24,9 @@ struct hzb_pipeline {
     VkDescriptorSetLayout set_layout;
 };
 
-/* The pipeline of a kernel with specialization constants 0 … count - 1 and, where `subgroup_size` is
-   not 0, exactly that subgroup size in full subgroups. It lives as long as the device. The caller
-   holds the lock of the device's context. */
+/* The pipeline of a kernel with specialization constants 0 … count - 1 and, where `subgroup_size`
+   is not 0, exactly that subgroup size in full subgroups. It lives as long as the device. The
+   caller holds the lock of the device's context. */
 enum hzb_status hzb_pipeline_get(struct hzb_device *device, const struct hzb_kernel *kernel,
                                  const uint32_t *constants, uint32_t count, uint32_t subgroup_size,
                                  const struct hzb_pipeline **pipeline, struct hzb_error *err);
