@@ -3,7 +3,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "lib/batched.glsl"
 
-layout(binding = 4) uniform usampler2DArray frame_image;
+layout(binding = 3) uniform usampler2DArray frame_image;
 
 Keys load_pixel(uvec2 pixel, uint frame)
 {

@@ -4,12 +4,6 @@
 #include "lib/depth_bits.glsl"
 #include "lib/footprint.glsl"
 
-// How a source texel is stored.
-const uint SOURCE_FRAME = 0u;     // the frame: float32 bits, once for all chains
-const uint SOURCE_FLOAT = 1u;     // a level: float32 bits, as all levels for each chain
-const uint SOURCE_HALF = 2u;      // a level: float16 bits in 16
-const uint SOURCE_HALF_WORD = 3u; // a level: float16 bits in 32, without 16-bit storage
-
 layout(local_size_x = 64) in;
 
 layout(constant_id = 0) const uint CHAINS = 1u;
@@ -18,41 +12,38 @@ layout(constant_id = 2) const uint SIZING = SIZING_POW2;
 layout(constant_id = 3) const uint ROUNDING = ROUNDING_CONSERVATIVE;
 layout(constant_id = 4) const bool IGNORE_NAN = false;
 layout(constant_id = 5) const bool STORE_FLOAT32 = false;
-layout(constant_id = 6) const uint SOURCE = SOURCE_FRAME;
+layout(constant_id = 6) const bool FROM_FRAME = true; // else from a level
 layout(constant_id = 7) const uint LEVELS = 1u;
 layout(constant_id = 8) const uint SUBGROUP = 1u; // the size that is required of the pipeline, or 1
 layout(constant_id = 9) const bool LANE_TABLE = false; // for tests: store lane numbers
 
 layout(push_constant) uniform Push
 {
-    uvec4 target_start; // texels before each level written, in the buffers of its chain
+    uvec4 target_start; // texels before each level written, in the buffers of levels
     uvec2 source_size;
     uvec2 target_size; // of the first level written
+    uint source_start; // texels before the source level
     uint tile_shift;   // a tile is 2^tile_shift texels wide, 64 in all
     uint tiles_x;      // tiles side by side
     uint tiles;        // tiles a frame
 }
 push;
 
+// The frames' float32 bits, and the levels of each chain: float16 bits in 16, or in 32 on devices
+// without 16-bit storage, or float32 bits.
+layout(binding = 0) readonly buffer Frame { uint words[]; }
+frame_buffer;
+layout(binding = 1) buffer Words0 { uint words[]; }
+level_words_0;
+layout(binding = 2) buffer Words1 { uint words[]; }
+level_words_1;
 #if HZB_STORAGE16
 #extension GL_EXT_shader_16bit_storage : require
-layout(binding = 0) readonly buffer SourceHalves0 { uint16_t values[]; }
-source_halves_0;
-layout(binding = 1) readonly buffer SourceHalves1 { uint16_t values[]; }
-source_halves_1;
-layout(binding = 2) writeonly buffer TargetHalves0 { uint16_t values[]; }
-target_halves_0;
-layout(binding = 3) writeonly buffer TargetHalves1 { uint16_t values[]; }
-target_halves_1;
+layout(binding = 1) buffer Halves0 { uint16_t halves[]; }
+level_halves_0;
+layout(binding = 2) buffer Halves1 { uint16_t halves[]; }
+level_halves_1;
 #endif
-layout(binding = 0) readonly buffer SourceWords0 { uint values[]; }
-source_words_0;
-layout(binding = 1) readonly buffer SourceWords1 { uint values[]; }
-source_words_1;
-layout(binding = 2) writeonly buffer TargetWords0 { uint values[]; }
-target_words_0;
-layout(binding = 3) writeonly buffer TargetWords1 { uint values[]; }
-target_words_1;
 
 bool chain_is_max(uint chain) { return (chain == 1u) != FIRST_IS_MAX; }
 
@@ -74,30 +65,54 @@ Keys nearer(Keys a, Keys b)
     return Keys(uint[2](min(a.chain[0], b.chain[0]), min(a.chain[1], b.chain[1])));
 }
 
-// A source texel, by its index in the buffers.
+uint load_word(uint chain, uint index)
+{
+    return chain == 0u ? level_words_0.words[index] : level_words_1.words[index];
+}
+
+void store_word(uint chain, uint index, uint value)
+{
+    if (chain == 0u)
+        level_words_0.words[index] = value;
+    else
+        level_words_1.words[index] = value;
+}
+
+uint load_half(uint chain, uint index)
+{
+#if HZB_STORAGE16
+    return uint(chain == 0u ? level_halves_0.halves[index] : level_halves_1.halves[index]);
+#else
+    return load_word(chain, index);
+#endif
+}
+
+void store_half(uint chain, uint index, uint value)
+{
+#if HZB_STORAGE16
+    if (chain == 0u)
+        level_halves_0.halves[index] = uint16_t(value);
+    else
+        level_halves_1.halves[index] = uint16_t(value);
+#else
+    store_word(chain, index, value);
+#endif
+}
+
+// A source texel, by its index in its level over all frames.
 Keys load_texel(uint index)
 {
-    if (SOURCE == SOURCE_FRAME)
-        return keys_of_word(source_words_0.values[index]);
-    uint first, second = 0u;
-#if HZB_STORAGE16
-    if (SOURCE == SOURCE_HALF) {
-        first = widen(uint(source_halves_0.values[index]));
-        if (CHAINS == 2u)
-            second = widen(uint(source_halves_1.values[index]));
-    } else
-#endif
-    {
-        first = source_words_0.values[index];
-        if (CHAINS == 2u)
-            second = source_words_1.values[index];
-        if (SOURCE == SOURCE_HALF_WORD) {
-            first = widen(first);
-            second = widen(second);
-        }
+    if (FROM_FRAME)
+        return keys_of_word(frame_buffer.words[index]);
+    Keys keys;
+    index += push.source_start;
+    for (uint chain = 0u; chain < CHAINS; chain++) {
+        uint bits = STORE_FLOAT32 ? load_word(chain, index) : widen(load_half(chain, index));
+        keys.chain[chain] = key_of(bits, chain_is_max(chain), IGNORE_NAN);
     }
-    return Keys(uint[2](key_of(first, chain_is_max(0u), IGNORE_NAN),
-                        key_of(second, chain_is_max(1u), IGNORE_NAN)));
+    if (CHAINS == 1u)
+        keys.chain[1] = keys.chain[0];
+    return keys;
 }
 
 // The reduction of the footprint of one texel of the first level, tap by tap.
@@ -123,26 +138,6 @@ Keys load_footprint(uvec2 texel, uint frame)
     if (third_x && third_y)
         keys = nearer(keys, load_texel(start + y2 * size.x + x2));
     return keys;
-}
-
-void store_word(uint chain, uint index, uint value)
-{
-    if (chain == 0u)
-        target_words_0.values[index] = value;
-    else
-        target_words_1.values[index] = value;
-}
-
-void store_half(uint chain, uint index, uint value)
-{
-#if HZB_STORAGE16
-    if (chain == 0u)
-        target_halves_0.values[index] = uint16_t(value);
-    else
-        target_halves_1.values[index] = uint16_t(value);
-#else
-    store_word(chain, index, value);
-#endif
 }
 
 // Store one texel of the nth level written, whose index in its level over all frames is given.

@@ -9,7 +9,7 @@
 
 /* Each kernel with and without 16-bit storage. */
 #define KERNEL(name, suffix, with_image)                                                           \
-    {#name, hzb_spv_##name##suffix, sizeof hzb_spv_##name##suffix, 4, with_image}
+    {#name, hzb_spv_##name##suffix, sizeof hzb_spv_##name##suffix, 3, with_image}
 
 static const struct hzb_kernel per_level[] = {KERNEL(per_level, , false),
                                               KERNEL(per_level, _s16, false)};
@@ -17,13 +17,12 @@ static const struct hzb_kernel batched[] = {KERNEL(batched, , false), KERNEL(bat
 static const struct hzb_kernel batched_gather[] = {KERNEL(batched_gather, , true),
                                                    KERNEL(batched_gather, _s16, true)};
 
-/* The specialization and push constants of shaders/lib/levels.glsl. */
-enum source_storage { SOURCE_FRAME, SOURCE_FLOAT, SOURCE_HALF, SOURCE_HALF_WORD };
-
+/* The push constants of shaders/lib/levels.glsl. */
 struct push {
     uint32_t target_start[4];
     uint32_t source_size[2];
     uint32_t target_size[2];
+    uint32_t source_start;
     uint32_t tile_shift, tiles_x, tiles;
 };
 
@@ -36,16 +35,6 @@ static const struct hzb_kernel *kernel_of(const struct hzb_plan *plan,
                                                 : &batched[plan->storage16];
 }
 
-static enum source_storage source_storage(const struct hzb_plan *plan,
-                                          const struct hzb_dispatch *dispatch)
-{
-    if (dispatch->source != HZB_SOURCE_LEVEL)
-        return SOURCE_FRAME;
-    if (plan->options.dtype == HZB_DTYPE_FLOAT32)
-        return SOURCE_FLOAT;
-    return plan->storage16 ? SOURCE_HALF : SOURCE_HALF_WORD;
-}
-
 static enum hzb_status get_pipeline(const struct hzb_plan *plan,
                                     const struct hzb_dispatch *dispatch, struct hzb_device *device,
                                     const struct hzb_pipeline **pipeline, struct hzb_error *err)
@@ -53,6 +42,7 @@ static enum hzb_status get_pipeline(const struct hzb_plan *plan,
     const struct hzb_options *options = &plan->options;
     /* Only reductions in shared memory have subgroup barriers. */
     uint32_t subgroup_size = dispatch->count > 1 ? plan->subgroup_size : 0;
+    /* The specialization constants of shaders/lib/levels.glsl. */
     const uint32_t constants[] = {
         (uint32_t)plan->chains,
         hzb_chain_is_max(options, 0),
@@ -60,7 +50,7 @@ static enum hzb_status get_pipeline(const struct hzb_plan *plan,
         (uint32_t)options->rounding,
         options->nan == HZB_NAN_IGNORE,
         options->dtype == HZB_DTYPE_FLOAT32,
-        source_storage(plan, dispatch),
+        dispatch->source != HZB_SOURCE_LEVEL,
         (uint32_t)dispatch->count,
         subgroup_size ? subgroup_size : 1,
         (uint32_t)options->lane_table,
@@ -75,6 +65,20 @@ static const struct hzb_buffer *frame_buffer(const struct hzb_plan *plan,
     return plan->unified ? &resources->upload : &resources->device;
 }
 
+static struct hzb_range chain_range(const struct hzb_plan *plan, uint32_t frames,
+                                    const struct hzb_resources *resources, int chain)
+{
+    uint64_t start = hzb_plan_level_offset(plan, frames, chain, 0);
+    uint64_t end = hzb_plan_level_offset(plan, frames, chain, plan->levels);
+    return (struct hzb_range){&resources->results, start, end - start};
+}
+
+/* Texels before a level in the buffer of its chain. */
+static uint32_t level_start(const struct hzb_plan *plan, uint32_t frames, int level)
+{
+    return (uint32_t)(hzb_plan_level_offset(plan, frames, 0, level) / plan->texel_bytes);
+}
+
 static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t frames,
                                        const struct hzb_dispatch *dispatch,
                                        struct hzb_device *device, struct hzb_resources *resources,
@@ -85,8 +89,7 @@ static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t fra
     if (status)
         return status;
 
-    int first = dispatch->first, last = first + dispatch->count - 1;
-    bool from_level = dispatch->source == HZB_SOURCE_LEVEL;
+    int first = dispatch->first;
     struct push push = {
         .source_size = {plan->width, plan->height},
         .target_size = {plan->size[first].width, plan->size[first].height},
@@ -94,37 +97,25 @@ static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t fra
         .tiles_x = dispatch->tiles_x,
         .tiles = dispatch->tiles,
     };
-    if (from_level) {
+    if (dispatch->source == HZB_SOURCE_LEVEL) {
         push.source_size[0] = plan->size[first - 1].width;
         push.source_size[1] = plan->size[first - 1].height;
+        push.source_start = level_start(plan, frames, first - 1);
     }
-    uint64_t start = hzb_plan_level_offset(plan, frames, 0, first);
-    for (int i = first; i <= last; i++)
-        push.target_start[i - first] =
-            (uint32_t)((hzb_plan_level_offset(plan, frames, 0, i) - start) / plan->texel_bytes);
+    for (int i = 0; i < dispatch->count; i++)
+        push.target_start[i] = level_start(plan, frames, first + i);
 
-    /* Bindings: the source of each chain, then its target. What a kernel does not read (the source
-       beside an image, the second chain of one) is bound to something that is there. */
-    struct hzb_range ranges[4];
-    for (int chain = 0; chain < 2; chain++) {
-        int existing = chain < plan->chains ? chain : 0;
-        uint64_t target = hzb_plan_level_offset(plan, frames, existing, first);
-        uint64_t end = hzb_plan_level_offset(plan, frames, existing, last) +
-                       hzb_plan_level_bytes(plan, frames, last);
-        ranges[2 + chain] = (struct hzb_range){&resources->results, target, end - target};
-        if (from_level)
-            ranges[chain] = (struct hzb_range){
-                &resources->results, hzb_plan_level_offset(plan, frames, existing, first - 1),
-                hzb_plan_level_bytes(plan, frames, first - 1)};
-        else if (dispatch->source == HZB_SOURCE_INPUT)
-            ranges[chain] = (struct hzb_range){frame_buffer(plan, resources), 0,
-                                               (uint64_t)frames * plan->width * plan->height *
-                                                   sizeof(uint32_t)};
-        else
-            ranges[chain] = ranges[2 + chain];
-    }
+    /* A second chain that is not there, and the frame beside its image, are never touched:
+       something that is there is bound in their place. */
+    struct hzb_range ranges[] = {
+        {frame_buffer(plan, resources), 0, hzb_plan_frame_bytes(plan, frames)},
+        chain_range(plan, frames, resources, 0),
+        chain_range(plan, frames, resources, plan->chains - 1),
+    };
+    if (dispatch->source != HZB_SOURCE_INPUT)
+        ranges[0] = ranges[1];
     const uint32_t groups[3] = {dispatch->groups[0], dispatch->groups[1], frames};
-    return hzb_commands_dispatch(device, &resources->commands, pipeline, ranges, 4,
+    return hzb_commands_dispatch(device, &resources->commands, pipeline, ranges, 3,
                                  dispatch->source == HZB_SOURCE_IMAGE ? &resources->image : NULL,
                                  &push, sizeof push, groups, err);
 }
@@ -180,7 +171,7 @@ static void needs(const void *plan_, uint32_t frames, struct hzb_needs *needs)
     const struct hzb_plan *plan = plan_;
     const struct hzb_dispatch *first = &plan->dispatches[0];
     *needs = (struct hzb_needs){
-        .upload_bytes = (uint64_t)frames * plan->width * plan->height * sizeof(uint32_t),
+        .upload_bytes = hzb_plan_frame_bytes(plan, frames),
         .result_bytes = hzb_plan_level_offset(plan, frames, plan->chains - 1, plan->levels),
         .dispatches = (uint32_t)plan->dispatch_count,
     };

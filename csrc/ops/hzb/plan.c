@@ -36,9 +36,9 @@ uint64_t hzb_plan_level_offset(const struct hzb_plan *plan, uint32_t frames, int
     return (uint64_t)chain * offset + (level == plan->levels ? offset : before);
 }
 
-static uint64_t frame_bytes(const struct hzb_plan *plan)
+uint64_t hzb_plan_frame_bytes(const struct hzb_plan *plan, uint32_t frames)
 {
-    return (uint64_t)plan->width * plan->height * sizeof(uint32_t);
+    return (uint64_t)frames * plan->width * plan->height * sizeof(uint32_t);
 }
 
 static uint64_t result_bytes(const struct hzb_plan *plan, uint32_t frames)
@@ -46,19 +46,9 @@ static uint64_t result_bytes(const struct hzb_plan *plan, uint32_t frames)
     return hzb_plan_level_offset(plan, frames, plan->chains - 1, plan->levels);
 }
 
-/* The most that one dispatch binds of one chain, whichever way the chain is cut. */
-static uint64_t largest_target(const struct hzb_plan *plan, uint32_t frames)
+static uint64_t chain_bytes(const struct hzb_plan *plan, uint32_t frames)
 {
-    uint64_t largest = 0;
-    for (int i = 0; i < plan->dispatch_count; i++) {
-        const struct hzb_dispatch *dispatch = &plan->dispatches[i];
-        int last = dispatch->first + dispatch->count - 1;
-        uint64_t bytes = hzb_plan_level_offset(plan, frames, 0, last) +
-                         hzb_plan_level_bytes(plan, frames, last) -
-                         hzb_plan_level_offset(plan, frames, 0, dispatch->first);
-        largest = bytes > largest ? bytes : largest;
-    }
-    return largest;
+    return hzb_plan_level_offset(plan, frames, 0, plan->levels);
 }
 
 static bool even_or_one(struct hzb_level_size size)
@@ -137,14 +127,9 @@ static uint32_t frames_within(const struct hzb_plan *plan, uint32_t most, uint64
     return low;
 }
 
-static uint64_t input_bytes(const struct hzb_plan *plan, uint32_t frames)
-{
-    return frames * frame_bytes(plan);
-}
-
 static uint64_t submission_bytes(const struct hzb_plan *plan, uint32_t frames)
 {
-    return input_bytes(plan, frames) + result_bytes(plan, frames);
+    return hzb_plan_frame_bytes(plan, frames) + result_bytes(plan, frames);
 }
 
 struct bound {
@@ -170,9 +155,9 @@ static enum hzb_status plan_group(struct hzb_plan *plan, int64_t frames,
                                   struct hzb_error *err)
 {
     const struct bound bounds[] = {
-        {input_bytes, "texels", "the largest buffer", limits->buffer_bytes},
+        {hzb_plan_frame_bytes, "texels", "the largest buffer", limits->buffer_bytes},
         {result_bytes, "levels", "the largest buffer", limits->buffer_bytes},
-        {largest_target, "levels", "maxStorageBufferRange", limits->storage_range},
+        {chain_bytes, "levels", "maxStorageBufferRange", limits->storage_range},
     };
     plan->group_frames =
         frames < limits->group_count[2] ? (uint32_t)frames : limits->group_count[2];
@@ -190,7 +175,7 @@ static enum hzb_status plan_group(struct hzb_plan *plan, int64_t frames,
         first->source = HZB_SOURCE_IMAGE;
         return HZB_OK;
     }
-    const struct bound source = {input_bytes, "texels", "maxStorageBufferRange",
+    const struct bound source = {hzb_plan_frame_bytes, "texels", "maxStorageBufferRange",
                                  limits->storage_range};
     return bound_group(plan, &source, device_name, err);
 }

@@ -48,6 +48,9 @@ enum hzb_status hzb_plan_make(const struct hzb_options *options, const struct hz
                               const char *device_name, struct hzb_plan *plan,
                               struct hzb_error *err);
 
+/* Bytes of the frames' words, as they are uploaded. */
+uint64_t hzb_plan_frame_bytes(const struct hzb_plan *plan, uint32_t frames);
+
 /* Bytes of level `level` for `frames` frames on the device, and where it lies among the results:
    chain after chain, level after level, each at a multiple of 256. */
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level);
