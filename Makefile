@@ -32,19 +32,19 @@ demo: $(VENV)/demo.stamp ## build, make the HZB of a real depth buffer, write mi
 build: $(VENV)/demo.stamp ## build the module in place
 	@$(BUILD)
 
-test: system-test $(VENV)/dev.stamp ## the tests, without those marked slow
-	@$(BUILD)
-	$(PYTEST) -m "not slow" $(ARGS)
-
-test-all: system-test $(VENV)/dev.stamp ## every test
+test: system-test $(VENV)/dev.stamp ## the tests, with a fixed sample of every sweep
 	@$(BUILD)
 	$(PYTEST) $(ARGS)
+
+test-all: system-test $(VENV)/dev.stamp ## the tests, with the whole sweeps
+	@$(BUILD)
+	$(PYTEST) --whole $(ARGS)
 
 sanitize: system-test $(VENV)/dev.stamp ## the tests on a build with address and undefined-behaviour sanitizers
 	@HZB_SANITIZE=address,undefined $(BIN)/python setup.py -q build --build-lib $(SANITIZED)
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(SANITIZED) PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
-	$(PYTEST) -p no:cacheprovider -m "not slow" $(ARGS)
+	$(PYTEST) -p no:cacheprovider $(ARGS)
 
 lint: $(VENV)/dev.stamp ## layout, style and types
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
