@@ -1,0 +1,83 @@
+"""Many frames, and frames longer than images and dispatches can be."""
+
+from __future__ import annotations
+
+import footprints
+import numpy as np
+import pytest
+from bits import assert_same_bits
+from twin import assert_like_reference
+
+import hzb
+
+SIZINGS = ("pow2", "floor", "ceil")
+
+
+@pytest.mark.parametrize("sizing", SIZINGS)
+@pytest.mark.parametrize("batch", [(1,), (3,), (2, 3), (1, 1, 1), (2, 1, 3, 2)])
+def test_frames_of_a_batch_are_independent(build, rng, batch, sizing):
+    depth = rng.random((*batch, 21, 34), np.float32)
+    built = build(depth, bounds="both", sizing=sizing)
+    for index in np.ndindex(batch):
+        alone = build(depth[index], bounds="both", sizing=sizing)
+        assert_same_bits([[level[index] for level in levels] for levels in built], alone)
+
+
+# 65535 is what devices must allow in workgroups along an axis, 2048 what they commonly allow in
+# layers of an image and 256 what they must.
+@pytest.mark.parametrize(
+    "shape",
+    [(70_000, 2, 2), (70_000, 1, 1), (300, 9, 7), (5000, 6, 5), (257, 65, 2), (33, 2, 70, 90)],
+    ids=str,
+)
+def test_more_frames_than_limits(build, rng, shape):
+    depth = rng.random(shape, np.float32)
+    for sizing in SIZINGS:
+        assert_like_reference(build, depth, bounds="both", sizing=sizing)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 5), (3, 0, 4, 5), (0, 0, 1, 1)], ids=str)
+def test_batch_axis_of_zero(build, shape):
+    depth = np.empty(shape, np.float32)
+    want = [np.empty(level, np.float16) for level in hzb.level_shapes(shape)]
+    assert_same_bits(build(depth, bounds="both"), (want, want))
+    assert build(depth, out=want) is want
+
+
+# Beyond 16384, the usual limit of an image's side, and beyond 65535 workgroups of 64 texels.
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1_000_000), (200_000, 1), (3, 16_385), (16_385, 3), (2, 3, 20_001), (1, 9_000_000)],
+    ids=str,
+)
+def test_frames_longer_than_limits(build, rng, shape):
+    depth = rng.random(shape, np.float32)
+    for sizing in SIZINGS:
+        assert_like_reference(build, depth, sizing=sizing)
+
+
+def assert_large_frame(build, rng, shape, **options):
+    """Build a frame of few far pixels; its levels follow from where these are."""
+    depth = np.ones(shape, np.uint8)
+    places = rng.integers(0, shape, (20, 2))
+    depth[tuple(places.T)] = 0
+    shapes = hzb.level_shapes(shape)
+    rows = footprints.spans(shape[0], "pow2", [level[0] for level in shapes])
+    columns = footprints.spans(shape[1], "pow2", [level[1] for level in shapes])
+    want = [np.ones(level, np.float16) for level in shapes]
+    for y, x in places:
+        for level, (first_y, last_y), (first_x, last_x) in zip(want, rows, columns, strict=True):
+            under_y = (first_y <= y) & (y <= last_y)
+            under_x = (first_x <= x) & (x <= last_x)
+            level[np.ix_(under_y, under_x)] = 0
+    assert_same_bits(build(depth, **options), want)
+
+
+def test_frame_beyond_128_mib(build, rng):
+    # The largest range of a storage buffer that every device must allow.
+    assert_large_frame(build, rng, (4099, 8211))
+
+
+@pytest.mark.whole
+def test_frame_of_16384_squared(build, rng):
+    assert_large_frame(build, rng, (16_384, 16_384))

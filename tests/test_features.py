@@ -1,0 +1,71 @@
+"""The paths of lesser devices: the same bits with optional features hidden."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from algorithms import WITH_AUTO, roundings
+from bits import assert_same_bits
+from golden import CASES
+from twin import assert_like_reference
+
+import hzb
+import hzb.reference
+
+FEATURES = ("storage16", "subgroup_size_control", "images", "unified")
+HIDDEN = [
+    "storage16",
+    "storage16,subgroup_size_control",
+    "subgroup_size_control",
+    "images",
+    "unified",
+    "images,unified",
+    ",".join(FEATURES),
+]
+
+
+@pytest.fixture(params=HIDDEN)
+def context(request, device, monkeypatch):
+    """Give a context on the device less some of its features."""
+    monkeypatch.setenv("HZB_HIDE_FEATURES", request.param)
+    with hzb.Context(device=device) as context:
+        yield context
+
+
+@pytest.fixture
+def build(context, algorithm):
+    def build(depth, **options):
+        return hzb.build(depth, algorithm=algorithm, context=context, **options)
+
+    return build
+
+
+@pytest.mark.parametrize("algorithm", WITH_AUTO, indirect=True, scope="session")
+def test_golden_cases(build, algorithm):
+    for case in CASES:
+        if case.options.get("rounding", "conservative") in roundings(algorithm):
+            assert_like_reference(build, case.depth, case.levels, **case.options)
+
+
+@pytest.mark.parametrize("sizing", ["pow2", "floor", "ceil"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_sizes(build, rng, sizing, dtype):
+    for shape in [(1, 1), (2, 3), (5, 4, 6), (7, 1, 300), (31, 33), (2, 129, 64), (255, 257)]:
+        depth = rng.standard_normal(shape, np.float32)
+        assert_like_reference(build, depth, bounds="both", sizing=sizing, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    "shape", [(70_000, 2, 2), (300, 9, 7), (1, 1_000_000), (16_385, 3)], ids=str
+)
+def test_more_than_limits(build, rng, shape):
+    depth = rng.random(shape, np.float32)
+    assert_like_reference(build, depth, bounds="both")
+
+
+def test_out_and_fewer_levels(build, rng):
+    depth = rng.random((3, 50, 70), np.float32)
+    for levels in range(1, len(hzb.level_shapes(depth.shape)) + 1):
+        out = [np.empty(s, np.float16) for s in hzb.level_shapes(depth.shape, levels=levels)]
+        assert build(depth, levels=levels, out=out) is out
+        assert_same_bits(out, hzb.reference.build(depth, levels=levels))
