@@ -36,7 +36,6 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "whole: a whole sweep, run with --whole alone")
     whole = config.getoption("--whole")
     # The same examples in every run: what fails here fails everywhere.
     hypothesis.settings.register_profile(

@@ -1,4 +1,4 @@
-"""Comparison of builds with the reference, for loops over many inputs: a failure names its input."""
+"""Comparison of builds with the reference in loops over many inputs: a failure names its input."""
 
 from __future__ import annotations
 
