@@ -207,7 +207,7 @@ const char *hzb_frames_at(const struct hzb_frames *frames, int64_t frame)
 static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void hzb_frames_read(const struct hzb_frames *frames, int64_t frame, struct hzb_rect rect,
-                     uint32_t *words)
+                     uint32_t pitch, uint32_t *words)
 {
     row_reader *read = readers[frames->scalar][frames->swapped];
     const int64_t row_stride = frames->row_stride, column_stride = frames->column_stride;
@@ -225,7 +225,7 @@ void hzb_frames_read(const struct hzb_frames *frames, int64_t frame, struct hzb_
             int64_t count = minimum(tile_width, width - left);
             for (int64_t y = top; y < bottom; y++) {
                 read(origin + y * row_stride + left * column_stride, column_stride, count,
-                     words + y * width + left);
+                     words + y * pitch + left);
             }
         }
     }

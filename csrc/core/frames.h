@@ -41,10 +41,10 @@ struct hzb_rect {
 /* Texel (0, 0) of one frame, frames counted in C order of the leading axes. */
 const char *hzb_frames_at(const struct hzb_frames *frames, int64_t frame);
 
-/* Write the rectangle of one frame as float32 bit patterns, rows packed: exact for float32, float16
-   and 8- and 16-bit integers, rounded to odd for the wider types. */
+/* Write the rectangle of one frame as float32 bit patterns, `pitch` words from row to row: exact for
+   float32, float16 and 8- and 16-bit integers, rounded to odd for the wider types. */
 void hzb_frames_read(const struct hzb_frames *frames, int64_t frame, struct hzb_rect rect,
-                     uint32_t *words);
+                     uint32_t pitch, uint32_t *words);
 
 /* Write texels [x, x + count) of row y of one frame, as hzb_frames_read does. */
 void hzb_frames_read_row(const struct hzb_frames *frames, int64_t frame, int64_t y, int64_t x,

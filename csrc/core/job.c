@@ -71,9 +71,10 @@ static enum hzb_status wait_done(struct hzb_context *context, struct hzb_resourc
 static void upload(const struct hzb_job *job, int64_t first, uint32_t frames, void *mapped)
 {
     struct hzb_rect rect = job->op->rect(job->plan);
-    uint64_t frame_words = (uint64_t)rect.width * rect.height;
+    uint32_t pitch = job->op->pitch(job->plan);
+    uint64_t frame_words = (uint64_t)pitch * rect.height;
     for (uint32_t i = 0; i < frames; i++)
-        hzb_frames_read(job->frames, first + i, rect, (uint32_t *)mapped + i * frame_words);
+        hzb_frames_read(job->frames, first + i, rect, pitch, (uint32_t *)mapped + i * frame_words);
 }
 
 static enum hzb_status run_group(struct hzb_context *context, const struct hzb_job *job,

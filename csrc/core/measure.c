@@ -97,7 +97,8 @@ enum hzb_status hzb_measure_run(struct hzb_context *context, const struct hzb_jo
     if (job->frames->count < frames)
         frames = (uint32_t)job->frames->count;
     struct hzb_rect rect = job->op->rect(job->plan);
-    uint64_t frame_words = (uint64_t)rect.width * rect.height;
+    uint32_t pitch = job->op->pitch(job->plan);
+    uint64_t frame_words = (uint64_t)pitch * rect.height;
 
     struct hzb_buffer host = {0};
     struct hzb_resources *sets = hzb_calloc(measure->sets, sizeof *sets);
@@ -106,7 +107,7 @@ enum hzb_status hzb_measure_run(struct hzb_context *context, const struct hzb_jo
                   : hzb_fail_no_memory(err, measure->sets * sizeof *sets);
     if (!status) {
         for (uint32_t i = 0; i < frames; i++)
-            hzb_frames_read(job->frames, i, rect, (uint32_t *)host.mapped + i * frame_words);
+            hzb_frames_read(job->frames, i, rect, pitch, (uint32_t *)host.mapped + i * frame_words);
         status = hzb_buffer_flush(device, &host, err);
     }
     for (uint32_t i = 0; !status && i < measure->sets; i++)

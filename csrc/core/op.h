@@ -8,7 +8,7 @@
 
 /* What one submission of `frames` frames needs on a device. */
 struct hzb_needs {
-    uint64_t upload_bytes; /* float32 words of the frames' rectangles, packed, frame after frame */
+    uint64_t upload_bytes; /* float32 words of the frames' rectangles, frame after frame */
     uint64_t device_bytes; /* device memory beside upload and results; 0: none */
     uint64_t result_bytes; /* device memory that holds the results, read back as a whole */
     uint32_t dispatches;

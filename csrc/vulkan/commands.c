@@ -147,20 +147,31 @@ void hzb_commands_copy(struct hzb_device *device, struct hzb_commands *commands,
                                &region);
 }
 
-/* Who has done what with memory before a barrier, or will after it. */
+/* Who touches memory on one side of a barrier, and how. */
 struct side {
     VkPipelineStageFlags stages;
     VkAccessFlags accesses;
 };
 
+static const struct side copy_reads = {VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_READ_BIT};
+static const struct side copy_writes = {VK_PIPELINE_STAGE_TRANSFER_BIT,
+                                        VK_ACCESS_TRANSFER_WRITE_BIT};
+static const struct side kernel_reads = {VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                         VK_ACCESS_SHADER_READ_BIT};
+static const struct side kernel_writes = {VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                          VK_ACCESS_SHADER_WRITE_BIT};
+static const struct side kernel_uses = {VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                        VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
+static const struct side host_reads = {VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT};
+
 static void move_image(struct hzb_device *device, struct hzb_commands *commands,
-                       const struct hzb_image *image, struct side before, struct side after,
-                       VkImageLayout from, VkImageLayout to)
+                       const struct hzb_image *image, const struct side *before,
+                       const struct side *after, VkImageLayout from, VkImageLayout to)
 {
     const VkImageMemoryBarrier barrier = {
         .sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER,
-        .srcAccessMask = before.accesses,
-        .dstAccessMask = after.accesses,
+        .srcAccessMask = before->accesses,
+        .dstAccessMask = after->accesses,
         .oldLayout = from,
         .newLayout = to,
         .srcQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED,
@@ -168,58 +179,50 @@ static void move_image(struct hzb_device *device, struct hzb_commands *commands,
         .image = image->handle,
         .subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, image->layers},
     };
-    device->vk.vkCmdPipelineBarrier(commands->buffer, before.stages, after.stages, 0, 0, NULL, 0,
+    device->vk.vkCmdPipelineBarrier(commands->buffer, before->stages, after->stages, 0, 0, NULL, 0,
                                     NULL, 1, &barrier);
 }
 
 void hzb_commands_copy_to_image(struct hzb_device *device, struct hzb_commands *commands,
-                                const struct hzb_buffer *source, const struct hzb_image *image)
+                                const struct hzb_buffer *source, uint32_t pitch,
+                                const struct hzb_image *image)
 {
-    /* Kernels recorded earlier may still be sampling the image: they are waited for. */
+    /* Kernels recorded earlier may still be sampling the image: they are waited for, and as they
+       wrote nothing there is nothing to be made available. */
     const struct side sampling = {VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0};
-    const struct side copy = {VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT};
-    const struct side kernel = {VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT};
     const VkBufferImageCopy region = {
+        .bufferRowLength = pitch,
         .imageSubresource = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, image->layers},
         .imageExtent = {image->width, image->height, 1},
     };
-    move_image(device, commands, image, sampling, copy, VK_IMAGE_LAYOUT_UNDEFINED,
+    move_image(device, commands, image, &sampling, &copy_writes, VK_IMAGE_LAYOUT_UNDEFINED,
                VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL);
     device->vk.vkCmdCopyBufferToImage(commands->buffer, source->handle, image->handle,
                                       VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 1, &region);
-    move_image(device, commands, image, copy, kernel, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
-               VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL);
+    move_image(device, commands, image, &copy_writes, &kernel_reads,
+               VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL);
 }
 
 void hzb_commands_barrier(struct hzb_device *device, struct hzb_commands *commands,
                           enum hzb_barrier barrier)
 {
-#define COPY_WRITES {VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT}
-#define COPY_READS {VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_READ_BIT}
-#define KERNEL_WRITES {VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT}
-#define KERNEL_USES                                                                                \
-    {VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT}
-#define HOST_READS                                                                                 \
-    {                                                                                              \
-        VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT                                        \
-    }
     static const struct {
-        struct side before, after;
+        const struct side *before, *after;
     } sides[] = {
-        [HZB_BARRIER_COPY_TO_KERNEL] = {COPY_WRITES, KERNEL_USES},
-        [HZB_BARRIER_KERNEL_TO_KERNEL] = {KERNEL_WRITES, KERNEL_USES},
-        [HZB_BARRIER_KERNEL_TO_COPY] = {KERNEL_WRITES, COPY_READS},
-        [HZB_BARRIER_KERNEL_TO_HOST] = {KERNEL_WRITES, HOST_READS},
-        [HZB_BARRIER_COPY_TO_HOST] = {COPY_WRITES, HOST_READS},
+        [HZB_BARRIER_COPY_TO_KERNEL] = {&copy_writes, &kernel_uses},
+        [HZB_BARRIER_KERNEL_TO_KERNEL] = {&kernel_writes, &kernel_uses},
+        [HZB_BARRIER_KERNEL_TO_COPY] = {&kernel_writes, &copy_reads},
+        [HZB_BARRIER_KERNEL_TO_HOST] = {&kernel_writes, &host_reads},
+        [HZB_BARRIER_COPY_TO_HOST] = {&copy_writes, &host_reads},
     };
-    const struct side before = sides[barrier].before, after = sides[barrier].after;
+    const struct side *before = sides[barrier].before, *after = sides[barrier].after;
     const VkMemoryBarrier memory = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = before.accesses,
-        .dstAccessMask = after.accesses,
+        .srcAccessMask = before->accesses,
+        .dstAccessMask = after->accesses,
     };
-    device->vk.vkCmdPipelineBarrier(commands->buffer, before.stages, after.stages, 0, 1, &memory, 0,
-                                    NULL, 0, NULL);
+    device->vk.vkCmdPipelineBarrier(commands->buffer, before->stages, after->stages, 0, 1, &memory,
+                                    0, NULL, 0, NULL);
 }
 
 void hzb_commands_timestamp(struct hzb_device *device, struct hzb_commands *commands,

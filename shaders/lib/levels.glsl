@@ -23,6 +23,7 @@ layout(push_constant) uniform Push
     uvec2 source_size;
     uvec2 target_size; // of the first level written
     uint source_start; // texels before the source level
+    uint source_pitch; // texels from row to row of the source
     uint tile_shift;   // a tile is 2^tile_shift texels wide, 64 in all
     uint tiles_x;      // tiles side by side
     uint tiles;        // tiles a frame
@@ -119,24 +120,22 @@ Keys load_texel(uint index)
 Keys load_footprint(uvec2 texel, uint frame)
 {
     uvec2 size = push.source_size;
-    uint start = frame * size.x * size.y;
     uint x0 = first_tap(texel.x, size.x, SIZING), y0 = first_tap(texel.y, size.y, SIZING);
     uint x1 = min(x0 + 1u, size.x - 1u), y1 = min(y0 + 1u, size.y - 1u);
-    Keys keys =
-        nearer(nearer(load_texel(start + y0 * size.x + x0), load_texel(start + y0 * size.x + x1)),
-               nearer(load_texel(start + y1 * size.x + x0), load_texel(start + y1 * size.x + x1)));
+    uint start = frame * push.source_pitch * size.y;
+    uint row0 = start + y0 * push.source_pitch, row1 = start + y1 * push.source_pitch;
+    Keys keys = nearer(nearer(load_texel(row0 + x0), load_texel(row0 + x1)),
+                       nearer(load_texel(row1 + x0), load_texel(row1 + x1)));
     if (SIZING != SIZING_FLOOR)
         return keys;
     bool third_x = third_tap(size.x, SIZING), third_y = third_tap(size.y, SIZING);
-    uint x2 = x0 + 2u, y2 = y0 + 2u;
+    uint x2 = x0 + 2u, row2 = row0 + 2u * push.source_pitch;
     if (third_x)
-        keys = nearer(keys, nearer(load_texel(start + y0 * size.x + x2),
-                                   load_texel(start + y1 * size.x + x2)));
+        keys = nearer(keys, nearer(load_texel(row0 + x2), load_texel(row1 + x2)));
     if (third_y)
-        keys = nearer(keys, nearer(load_texel(start + y2 * size.x + x0),
-                                   load_texel(start + y2 * size.x + x1)));
+        keys = nearer(keys, nearer(load_texel(row2 + x0), load_texel(row2 + x1)));
     if (third_x && third_y)
-        keys = nearer(keys, load_texel(start + y2 * size.x + x2));
+        keys = nearer(keys, load_texel(row2 + x2));
     return keys;
 }
 

@@ -22,7 +22,7 @@ struct push {
     uint32_t target_start[4];
     uint32_t source_size[2];
     uint32_t target_size[2];
-    uint32_t source_start;
+    uint32_t source_start, source_pitch;
     uint32_t tile_shift, tiles_x, tiles;
 };
 
@@ -92,13 +92,14 @@ static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t fra
     int first = dispatch->first;
     struct push push = {
         .source_size = {plan->width, plan->height},
+        .source_pitch = plan->pitch,
         .target_size = {plan->size[first].width, plan->size[first].height},
         .tile_shift = dispatch->tile_shift,
         .tiles_x = dispatch->tiles_x,
         .tiles = dispatch->tiles,
     };
     if (dispatch->source == HZB_SOURCE_LEVEL) {
-        push.source_size[0] = plan->size[first - 1].width;
+        push.source_size[0] = push.source_pitch = plan->size[first - 1].width;
         push.source_size[1] = plan->size[first - 1].height;
         push.source_start = level_start(plan, frames, first - 1);
     }
@@ -127,7 +128,8 @@ static void record_upload(const void *plan_, uint32_t frames, struct hzb_device 
     const struct hzb_plan *plan = plan_;
     struct hzb_commands *commands = &resources->commands;
     if (plan->dispatches[0].source == HZB_SOURCE_IMAGE) {
-        hzb_commands_copy_to_image(device, commands, &resources->upload, &resources->image);
+        hzb_commands_copy_to_image(device, commands, &resources->upload, plan->pitch,
+                                   &resources->image);
     } else if (!plan->unified) {
         const struct hzb_range frame = {&resources->upload, 0, resources->device.size};
         hzb_commands_copy(device, commands, &frame, &resources->device, 0);
@@ -222,6 +224,8 @@ static struct hzb_rect rect(const void *plan_)
     return (struct hzb_rect){plan->x, plan->y, plan->width, plan->height};
 }
 
+static uint32_t pitch(const void *plan) { return ((const struct hzb_plan *)plan)->pitch; }
+
 static uint32_t output_count(const void *plan_)
 {
     const struct hzb_plan *plan = plan_;
@@ -233,6 +237,7 @@ const struct hzb_op hzb_op = {
     .plan_bytes = sizeof(struct hzb_plan),
     .group_frames = group_frames,
     .rect = rect,
+    .pitch = pitch,
     .output_count = output_count,
     .needs = needs,
     .record_upload = record_upload,

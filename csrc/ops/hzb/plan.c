@@ -38,7 +38,7 @@ uint64_t hzb_plan_level_offset(const struct hzb_plan *plan, uint32_t frames, int
 
 uint64_t hzb_plan_frame_bytes(const struct hzb_plan *plan, uint32_t frames)
 {
-    return (uint64_t)frames * plan->width * plan->height * sizeof(uint32_t);
+    return (uint64_t)frames * plan->pitch * plan->height * sizeof(uint32_t);
 }
 
 static uint64_t result_bytes(const struct hzb_plan *plan, uint32_t frames)
@@ -195,6 +195,7 @@ enum hzb_status hzb_plan_make(const struct hzb_options *options, const struct hz
     plan->y = (uint32_t)extent->y;
     plan->width = (uint32_t)extent->width;
     plan->height = (uint32_t)extent->height;
+    plan->pitch = (plan->width + 3) / 4 * 4;
     plan->levels = extent->levels;
     plan->chains = hzb_chain_count(options);
     plan->storage16 = limits->storage16;

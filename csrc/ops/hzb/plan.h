@@ -30,6 +30,7 @@ struct hzb_level_size {
 struct hzb_plan {
     struct hzb_options options;
     uint32_t x, y, width, height; /* the rectangle of the frame that is reduced */
+    uint32_t pitch;               /* words from row to row of the uploaded frame */
     int32_t levels, chains;
     struct hzb_level_size size[HZB_MAX_LEVELS];
     uint32_t texel_bytes; /* of a level on the device: 2, or 4 where halves are kept in words */
