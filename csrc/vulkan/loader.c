@@ -15,6 +15,9 @@
 
 #define KEPT_MESSAGES 256
 #define LAYER_NAME "VK_LAYER_KHRONOS_validation"
+#define SUBSET_REMEDY                                                                              \
+    "A container that was given only some of the machine's GPUs can fail here: give it all of "    \
+    "them"
 
 static struct {
     struct hzb_mutex lock;
@@ -147,14 +150,11 @@ static void append_surroundings(struct hzb_error *err)
     }
     bool nvidia = hzb_file_exists("/dev/nvidia*");
     bool dri = hzb_file_exists("/dev/dri");
-    if (nvidia || dri) {
-        append(err, " %s%s%s here, so there seems to be a GPU whose Vulkan driver is missing.",
-               nvidia ? "/dev/nvidia*" : "",
-               nvidia && dri ? " and /dev/dri are"
-               : nvidia      ? " is"
-                             : "",
-               dri && !nvidia ? "/dev/dri is" : "");
-    }
+    if (nvidia || dri)
+        append(err, " %s here: there seems to be a GPU whose Vulkan driver is missing.",
+               !dri      ? "/dev/nvidia* is"
+               : !nvidia ? "/dev/dri is"
+                         : "/dev/nvidia* and /dev/dri are");
     append(err, " In a container with an NVIDIA GPU, the driver needs the \"graphics\" capability "
                 "(NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics), and without X an ICD file "
                 "that names libEGL_nvidia.so.0, with the packages libegl1 and libxext6 installed.");
@@ -173,46 +173,34 @@ static enum hzb_status fail_no_device(struct hzb_error *err, const char *seen)
 {
     hzb_fail(
         err, HZB_NO_DEVICE,
-        "no Vulkan device: drivers were loaded, but %s. Compare `vulkaninfo --summary`; a driver "
-        "for the processor always has a device (Debian, Ubuntu: apt-get install "
-        "mesa-vulkan-drivers). A container that was given only some of the machine's GPUs can "
-        "fail here: give it all of them.",
-        seen);
+        "no Vulkan device: drivers were loaded, but %s. Look at `vulkaninfo --summary`; a driver "
+        "that runs on the processor always has a device (Debian, Ubuntu: apt-get install "
+        "mesa-vulkan-drivers). %s.",
+        seen, SUBSET_REMEDY);
     append_surroundings(err);
     return err->status;
 }
 
-/* Turn a failure to make or list into its cause and remedy. */
+/* Give a failure to make the instance or to list its devices its cause and remedy. */
 static enum hzb_status explain(struct hzb_error *err)
 {
-    switch (err->code) {
-    case VK_ERROR_INCOMPATIBLE_DRIVER:
+    if (err->code == VK_ERROR_INCOMPATIBLE_DRIVER) {
         err->status = HZB_NO_DEVICE;
         append(err, ": no Vulkan driver could be loaded. Install one: the GPU vendor's, or Mesa's "
                     "(Debian, Ubuntu: apt-get install mesa-vulkan-drivers), which can also run on "
                     "the processor alone.");
         append_surroundings(err);
-        break;
-    case VK_ERROR_LAYER_NOT_PRESENT:
+    } else if (err->code == VK_ERROR_LAYER_NOT_PRESENT) {
         hzb_fail(err, HZB_FAILED,
                  "HZB_VALIDATION=1 asks for %s, which is not installed: apt-get install "
                  "vulkan-validationlayers (Debian, Ubuntu), or unset HZB_VALIDATION",
                  LAYER_NAME);
-        break;
-    case VK_ERROR_INITIALIZATION_FAILED:
-        if (!strcmp(err->function, "vkEnumeratePhysicalDevices")) {
-            /* How loaders say that no driver has a device. */
-            fail_no_device(err,
-                           "vkEnumeratePhysicalDevices gave VK_ERROR_INITIALIZATION_FAILED: none "
-                           "of them has a device");
-        }
-        break;
-    default:
-        if (err->function && !strcmp(err->function, "vkEnumeratePhysicalDevices")) {
-            append(err,
-                   ": a container that was given only some of the machine's GPUs can fail here: "
-                   "give it all of them");
-        }
+    } else if (err->status == HZB_VULKAN_FAILED &&
+               !strcmp(err->function, "vkEnumeratePhysicalDevices")) {
+        if (err->code == VK_ERROR_INITIALIZATION_FAILED) /* how loaders say that there is none */
+            return fail_no_device(err, "none of them has a device (vkEnumeratePhysicalDevices gave "
+                                       "VK_ERROR_INITIALIZATION_FAILED)");
+        append(err, ": %s", SUBSET_REMEDY);
     }
     return err->status;
 }

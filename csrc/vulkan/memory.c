@@ -1,31 +1,24 @@
 /* Buffers and images, and which of a device's memory types each use gets. */
 #include "vulkan/memory.h"
 
+enum {
+    LOCAL = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+    VISIBLE = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT,
+    COHERENT = VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+    CACHED = VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+};
+
 /* What a use wants of a memory type, the weightiest first; `unwanted` flags count when absent.
-   Every device has a type with the first wish of each use that suits all buffers. */
+   Every device has a type that grants the first wish and suits all buffers. */
 static const struct {
-    VkMemoryPropertyFlags unwanted;
-    VkMemoryPropertyFlags order[4];
+    VkMemoryPropertyFlags order[4], unwanted;
 } wishes[] = {
     /* Cached memory is slower to write through, and the part of a graphics card's memory that the
        host sees may be small. */
-    [HZB_MEMORY_UPLOAD] = {VK_MEMORY_PROPERTY_HOST_CACHED_BIT | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-                           {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT,
-                            VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
-                            VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
-                            VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT}},
+    [HZB_MEMORY_UPLOAD] = {{VISIBLE, COHERENT, CACHED, LOCAL}, CACHED | LOCAL},
     /* The host reads uncached memory at a small part of the speed. */
-    [HZB_MEMORY_READBACK] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-                             {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT,
-                              VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
-                              VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
-                              VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT}},
-    [HZB_MEMORY_DEVICE] = {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
-                               VK_MEMORY_PROPERTY_HOST_CACHED_BIT |
-                               VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
-                           {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-                            VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
-                            VK_MEMORY_PROPERTY_HOST_COHERENT_BIT}},
+    [HZB_MEMORY_READBACK] = {{VISIBLE, CACHED, COHERENT, LOCAL}, LOCAL},
+    [HZB_MEMORY_DEVICE] = {{LOCAL, VISIBLE, CACHED, COHERENT}, VISIBLE | CACHED | COHERENT},
 };
 
 /* The best of the types in `allowed`; of equals the first, which drivers list as the faster. */
@@ -33,9 +26,7 @@ static uint32_t choose_type(const struct hzb_device *device, enum hzb_memory_use
                             uint32_t allowed)
 {
     /* Types with any other flag (protected, lazily allocated, …) have rules of their own. */
-    const VkMemoryPropertyFlags plain =
-        VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
-        VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+    const VkMemoryPropertyFlags plain = LOCAL | VISIBLE | COHERENT | CACHED;
     uint32_t best = 0;
     int best_score = -1;
     for (uint32_t i = 0; i < device->memory.memoryTypeCount; i++) {
