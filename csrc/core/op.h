@@ -38,6 +38,7 @@ struct hzb_op {
      */
     uint32_t (*group_frames)(const void *plan);
     struct hzb_rect (*rect)(const void *plan);
+    uint32_t (*pitch)(const void *plan); /* words from row to row of an uploaded frame */
     uint32_t (*output_count)(const void *plan);
 
     void (*needs)(const void *plan, uint32_t frames, struct hzb_needs *needs);
