@@ -82,7 +82,7 @@ void store_word(uint chain, uint index, uint value)
 uint load_half(uint chain, uint index)
 {
 #if HZB_STORAGE16
-    return uint(chain == 0u ? level_halves_0.halves[index] : level_halves_1.halves[index]);
+    return chain == 0u ? uint(level_halves_0.halves[index]) : uint(level_halves_1.halves[index]);
 #else
     return load_word(chain, index);
 #endif
