@@ -163,6 +163,14 @@ def _info(*, as_json: bool) -> None:
 
 
 def _facts() -> dict[str, Any]:
+    loader = _core._loader_details()
+    try:
+        devices = [
+            {**_record(record), **details}
+            for record, details in zip(hzb.devices(), _core._device_details(), strict=True)
+        ]
+    except hzb.Error as error:  # a driver that fails is what a report is about
+        devices, loader["error"] = [], str(error)
     others = (name for name in os.environ if name.startswith(("HZB_", "VK_")))
     return {
         "versions": {
@@ -172,11 +180,8 @@ def _facts() -> dict[str, Any]:
             "system": platform.platform(),
             "machine": platform.machine(),
         },
-        "loader": _core._loader_details(),
-        "devices": [
-            {**_record(record), **details}
-            for record, details in zip(hzb.devices(), _core._device_details(), strict=True)
-        ],
+        "loader": loader,
+        "devices": devices,
         "device_nodes": sorted(node for pattern in _DEVICE_NODES for node in glob.glob(pattern)),
         "environment": {name: os.environ.get(name) for name in sorted({*_VARIABLES, *others})},
     }
@@ -209,9 +214,8 @@ def _report(facts: dict[str, Any]) -> list[str]:
 
 
 def _loader_line(loader: dict[str, Any]) -> str:
-    if loader["error"]:
-        return str(loader["error"])
-    return f"Vulkan {loader['instance_version']}"
+    version, error = loader["instance_version"], loader["error"]
+    return ", ".join([f"Vulkan {version}"] * bool(version) + [f"but {error}"] * bool(error))
 
 
 def _device_lines(device: dict[str, Any]) -> list[str]:

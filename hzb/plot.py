@@ -470,7 +470,9 @@ def _add_legend(axis: Axes, chains: list[list[NDArray[Any]]], *, is_padded: bool
         if name in found
     ]
     if is_padded:
-        handles.append(Line2D([], [], label="edge of the depth buffer; beyond it, padding", **_COVERED_LINE))
+        handles.append(
+            Line2D([], [], label="edge of the depth buffer; beyond it, padding", **_COVERED_LINE)
+        )
     if handles:
         axis.legend(
             handles=handles,
