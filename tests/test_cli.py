@@ -244,9 +244,9 @@ def test_build_of_no_frames(command, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--levels", "9"], "levels: 9"),
-        (["--view-rect", "0", "0", "99", "9"], "view_rect: (0, 0, 99, 9)"),
-        (["--algorithm", "magic"], "algorithm: 'magic'"),
+        (["--levels", "9"], "levels must be from 1 to 6"),
+        (["--view-rect", "0", "0", "99", "9"], "(0, 0, 99, 9)"),
+        (["--algorithm", "magic"], "magic"),
         (["--rounding", "unreal", "--standard-z"], "reversed_z"),
         (["--key", "depth"], "is a single array; leave --key out"),
     ],
@@ -282,12 +282,12 @@ def test_build_refuses_an_unknown_device(depth):
 
 
 def test_build_without_a_file(command, depth, tmp_path):
-    nowhere = tmp_path / "nowhere" / "file.npz"
-    message = f"hzb: error: {nowhere}: No such file or directory\n"
-    assert command(nowhere) == (1, "", message)
-    for option in ("--output", "--png"):
-        status, _, err = command(depth[1], option, nowhere)
-        assert (status, err) == (1, message)
+    nowhere = tmp_path / "nowhere"
+    message = f"hzb: error: {nowhere}/file.{{}}: No such file or directory\n"
+    assert command(nowhere / "file.npy") == (1, "", message.format("npy"))
+    for option, suffix in (("--output", "npz"), ("--png", "png")):
+        status, _, err = command(depth[1], option, nowhere / f"file.{suffix}")
+        assert (status, err) == (1, message.format(suffix))
 
 
 def test_build_without_a_driver(depth):
