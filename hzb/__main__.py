@@ -361,7 +361,6 @@ def _draw(options: argparse.Namespace, shape: tuple[int, ...], result: Any) -> N
         layout=options.layout,
         reversed_z=not options.standard_z,
         shape=shape,
-        title=options.input.name,
     )
     figure.savefig(options.png)
 
