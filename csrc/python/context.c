@@ -235,9 +235,11 @@ static struct hzb_module *module_of(const context_object *self)
 
 static int fail_closed(const context_object *self)
 {
-    PyErr_Format(module_of(self)->exceptions[HZB_FAILED],
-                 "the context of device %s is closed: make another with hzb.Context(device=…)",
-                 self->uuid);
+    struct hzb_error err;
+    hzb_fail(&err, HZB_FAILED,
+             "the context of device %s is closed: make another with hzb.Context(device=…)",
+             self->uuid);
+    hzb_raise(module_of(self), &err);
     return -1;
 }
 
