@@ -1,0 +1,541 @@
+/* Which rows of which level are made from which, and by which thread. The loops over the texels of
+   a row are in cpu_kernels.c.
+
+   Only level 0 is rounded. Rounding is monotone, so the levels above are minima and maxima of
+   stored texels: every row is made from rows of the level before it where these lie in the caller's
+   arrays, as soon as they are there and so while the cache holds them. Even the steps of "unreal",
+   each fourth level once more, are monotone. */
+#include "ops/hzb/cpu.h"
+
+#include "base/workers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* Texels of level 0 made at a time: what that needs stays in the first cache. */
+    CHUNK = 1024,
+    /* Pieces of a row that are not tried as plain numbers after one that was not. */
+    PATIENCE = 8,
+    /* Source pixels that are worth a thread. */
+    PIXELS_A_THREAD = 1 << 17,
+    /* Source pixels that are not worth a second band. */
+    PIXELS_A_BAND = 1 << 14,
+    /* Source pixels between looks for a signal. */
+    PIXELS_A_LOOK = 1 << 23,
+    UNREAL_BATCH = 4,
+};
+
+/* How one side of a level comes from the same side of its source. */
+struct axis {
+    int64_t source, side;
+    int64_t distinct; /* texels from this one on are equal to the one before it */
+    int64_t pairs;    /* texels of which i stands for 2i to 2i + taps - 1 */
+    int taps;
+    int64_t last; /* texel `pairs`, if there is one, stands for this and for what follows in the
+                     source */
+};
+
+struct build {
+    const struct hzb_cpu_kernels *kernels;
+    const struct hzb_frames *frames;
+    const struct hzb_output *outputs;
+    int64_t x, y; /* of the rectangle in the frame */
+    int levels, chains;
+    bool takes_max[2];
+    enum hzb_cpu_rounding rounding[2];
+    bool words; /* texels are float32 */
+    size_t texel_bytes;
+    bool unreal, nan_wins;
+    bool in_place; /* rows of the frames are float32 words as they lie */
+    struct axis columns[HZB_MAX_LEVELS], rows[HZB_MAX_LEVELS];
+};
+
+/* Consecutive levels that are made together, band by band: a band is 2^shift rows of the first
+   level and what stands for the same pixels in the others. */
+struct stage {
+    int first, end, shift;
+    int64_t bands;
+};
+
+/* ---- levels ---------------------------------------------------------------------------------- */
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* `source_distinct` is the `distinct` of the source: its side for a frame. */
+static struct axis axis_of(enum hzb_sizing sizing, int64_t source, int64_t source_distinct,
+                           int level)
+{
+    struct axis axis = {.source = source, .side = hzb_level_side(sizing, source, 0), .taps = 2};
+    axis.distinct = axis.side;
+    axis.last = source - 1;
+    if (sizing == HZB_SIZING_POW2) {
+        /* The frame's last window is pushed back inside; that of a level is all of equal texels. */
+        axis.last = source > 1 ? source - 2 : 0;
+        axis.distinct = smaller(axis.side, level == 0 ? (source + 1) / 2 : source_distinct / 2 + 1);
+    } else if (sizing == HZB_SIZING_FLOOR && source > 1) {
+        axis.taps += source % 2;
+    }
+    axis.pairs = source / 2;
+    return axis;
+}
+
+/* The rows or columns of the source that texel `i` stands for; returns how many. */
+static int taps_of(const struct axis *axis, int64_t i, int64_t taps[3])
+{
+    int64_t first = i < axis->pairs ? 2 * i : axis->last;
+    for (int j = 0; j < 3; j++) {
+        taps[j] = smaller(first + j, axis->source - 1);
+    }
+    return i < axis->pairs ? axis->taps : 2;
+}
+
+static char *level_row(const struct build *build, int64_t frame, int chain, int level, int64_t row)
+{
+    const struct hzb_output *output = &build->outputs[chain * build->levels + level];
+    return (char *)output->data + (uint64_t)frame * output->frame_bytes +
+           (uint64_t)(row * build->columns[level].side) * build->texel_bytes;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Reduce windows of `row_count` rows and `taps` columns, pair by pair of rows and columns. */
+static void reduce(const struct build *build, bool words, int chain, const void *const rows[3],
+                   int row_count, int taps, int64_t count, void *best)
+{
+    hzb_cpu_reduce *reduce_pair = build->kernels->reduce[words][build->takes_max[chain]];
+    size_t column = words ? sizeof(uint32_t) : sizeof(uint16_t);
+    for (int y = 0; y + 1 < row_count; y++) {
+        for (int x = 0; x + 1 < taps; x++) {
+            reduce_pair((const char *)rows[y] + (size_t)x * column,
+                        (const char *)rows[y + 1] + (size_t)x * column, count, build->nan_wins,
+                        x || y, best);
+        }
+    }
+}
+
+/* As `reduce`, of words and for both chains. Whether all were plain. */
+static bool reduce_plain(const struct build *build, const uint32_t *const rows[3], int row_count,
+                         int taps, int64_t count, uint32_t *low, uint32_t *high)
+{
+    bool plain = true;
+    for (int y = 0; plain && y + 1 < row_count; y++) {
+        for (int x = 0; plain && x + 1 < taps; x++) {
+            plain = build->kernels->reduce_plain(rows[y] + x, rows[y + 1] + x, count, x || y, low,
+                                                 high);
+        }
+    }
+    return plain;
+}
+
+/* `count` words of a row of the rectangle: as they lie, or read into `buffer`. */
+static const uint32_t *read_words(const struct build *build, int64_t frame, int64_t y, int64_t x,
+                                  int64_t count, uint32_t *buffer)
+{
+    const struct hzb_frames *frames = build->frames;
+    if (build->in_place) {
+        const void *row = hzb_frames_at(frames, frame) + (build->y + y) * frames->row_stride;
+        return (const uint32_t *)row + build->x + x;
+    }
+    hzb_frames_read_row(frames, frame, build->y + y, build->x + x, count, buffer);
+    return buffer;
+}
+
+/* Make `count` texels of a row of level 0, from texel `left` on, of windows that start at `rows`.
+ */
+static void make_texels(const struct build *build, int64_t frame, int64_t row, int64_t left,
+                        const uint32_t *const rows[3], int row_count, int taps, int64_t count,
+                        int *patience)
+{
+    uint32_t low[CHUNK], high[CHUNK];
+    bool plain = !*patience && reduce_plain(build, rows, row_count, taps, count, low, high);
+    *patience = plain ? 0 : *patience ? *patience - 1 : PATIENCE;
+    for (int chain = 0; chain < build->chains; chain++) {
+        uint32_t *best = build->takes_max[chain] ? high : low;
+        if (!plain) {
+            const void *const sources[3] = {rows[0], rows[1], rows[2]};
+            reduce(build, true, chain, sources, row_count, taps, count, best);
+        }
+        char *target = level_row(build, frame, chain, 0, row) + (size_t)left * build->texel_bytes;
+        if (build->words) {
+            if (!plain) {
+                build->kernels->tidy(best, count);
+            }
+            memcpy(target, best, (size_t)count * sizeof(*best));
+        } else {
+            build->kernels->round(best, count, build->rounding[chain], plain, (uint16_t *)target);
+        }
+    }
+}
+
+static void make_row_of_frame(const struct build *build, int64_t frame, int64_t row, int *patience)
+{
+    const struct axis *columns = &build->columns[0];
+    uint32_t buffers[3][2 * CHUNK + 1];
+    const uint32_t *rows[3];
+    int64_t y[3], x[3];
+    const int row_count = taps_of(&build->rows[0], row, y);
+    for (int64_t left = 0; left < columns->pairs; left += CHUNK) {
+        int64_t count = smaller(CHUNK, columns->pairs - left);
+        for (int i = 0; i < row_count; i++) {
+            rows[i] =
+                read_words(build, frame, y[i], 2 * left, 2 * count + columns->taps - 2, buffers[i]);
+        }
+        make_texels(build, frame, row, left, rows, row_count, columns->taps, count, patience);
+    }
+    if (columns->pairs < columns->distinct) {
+        taps_of(columns, columns->pairs, x);
+        for (int i = 0; i < row_count; i++) {
+            for (int j = 0; j < 2; j++) {
+                buffers[i][j] = *read_words(build, frame, y[i], x[j], 1, &buffers[i][j]);
+            }
+            rows[i] = buffers[i];
+        }
+        make_texels(build, frame, row, columns->pairs, rows, row_count, 2, 1, patience);
+    }
+}
+
+static void make_row_of_level(const struct build *build, int64_t frame, int chain, int level,
+                              int64_t row)
+{
+    const struct axis *columns = &build->columns[level];
+    const size_t bytes = build->texel_bytes;
+    const void *rows[3];
+    int64_t y[3], x[3];
+    const int row_count = taps_of(&build->rows[level], row, y);
+    for (int i = 0; i < row_count; i++) {
+        rows[i] = level_row(build, frame, chain, level - 1, y[i]);
+    }
+    char *target = level_row(build, frame, chain, level, row);
+    reduce(build, build->words, chain, rows, row_count, columns->taps,
+           smaller(columns->pairs, columns->distinct), target);
+    if (columns->pairs < columns->distinct) {
+        uint32_t pairs[3][2];
+        taps_of(columns, columns->pairs, x);
+        for (int i = 0; i < row_count; i++) {
+            for (int j = 0; j < 2; j++) {
+                memcpy((char *)pairs[i] + (size_t)j * bytes,
+                       (const char *)rows[i] + (size_t)x[j] * bytes, bytes);
+            }
+            rows[i] = pairs[i];
+        }
+        reduce(build, build->words, chain, rows, row_count, 2, 1,
+               target + (size_t)columns->pairs * bytes);
+    }
+    if (build->unreal && build->takes_max[chain] && level % UNREAL_BATCH == 0) {
+        build->kernels->raise((uint16_t *)target, columns->distinct);
+    }
+}
+
+/* Repeat the last of `distinct` texels to the end of the row. */
+static void fill_row(const struct build *build, char *row, const struct axis *columns)
+{
+    if (build->words) {
+        uint32_t *texels = (uint32_t *)row;
+        for (int64_t i = columns->distinct; i < columns->side; i++) {
+            texels[i] = texels[columns->distinct - 1];
+        }
+    } else {
+        uint16_t *texels = (uint16_t *)row;
+        for (int64_t i = columns->distinct; i < columns->side; i++) {
+            texels[i] = texels[columns->distinct - 1];
+        }
+    }
+}
+
+/* ---- bands ----------------------------------------------------------------------------------- */
+
+struct band {
+    const struct build *build;
+    int64_t frame;
+    int64_t start[HZB_MAX_LEVELS], next[HZB_MAX_LEVELS], stop[HZB_MAX_LEVELS]; /* rows */
+    int patience; /* pieces of rows not to be tried as plain numbers */
+};
+
+static void make_next_row(struct band *band, int level)
+{
+    const struct build *build = band->build;
+    const struct axis *columns = &build->columns[level];
+    const int64_t row = band->next[level]++;
+    if (row >= build->rows[level].distinct && row > band->start[level]) {
+        for (int chain = 0; chain < build->chains; chain++) {
+            memcpy(level_row(build, band->frame, chain, level, row),
+                   level_row(build, band->frame, chain, level, row - 1),
+                   (size_t)columns->side * build->texel_bytes);
+        }
+        return;
+    }
+    if (level == 0) {
+        make_row_of_frame(build, band->frame, row, &band->patience);
+    }
+    for (int chain = 0; chain < build->chains; chain++) {
+        if (level > 0) {
+            make_row_of_level(build, band->frame, chain, level, row);
+        }
+        fill_row(build, level_row(build, band->frame, chain, level, row), columns);
+    }
+}
+
+/* Make the rows of a level whose sources are there. Whether there was one. */
+static bool make_ready_rows(struct band *band, int level)
+{
+    bool any = false;
+    while (band->next[level] < band->stop[level]) {
+        int64_t y[3];
+        int count = taps_of(&band->build->rows[level], band->next[level], y);
+        if (y[count - 1] >= band->next[level - 1]) {
+            break;
+        }
+        make_next_row(band, level);
+        any = true;
+    }
+    return any;
+}
+
+static void make_band(const struct build *build, int64_t frame, const struct stage *stage,
+                      int64_t index)
+{
+    struct band band = {.build = build, .frame = frame};
+    for (int level = stage->first; level < stage->end; level++) {
+        int shift = stage->shift - (level - stage->first);
+        band.start[level] = band.next[level] = index ? index << shift : 0;
+        band.stop[level] =
+            index + 1 < stage->bands ? (index + 1) << shift : build->rows[level].side;
+    }
+    while (band.next[stage->first] < band.stop[stage->first]) {
+        make_next_row(&band, stage->first);
+        for (int level = stage->first + 1; level < stage->end; level++) {
+            if (!make_ready_rows(&band, level)) {
+                break;
+            }
+        }
+    }
+}
+
+/* The stage that starts at level `first`, for so many threads. */
+static struct stage stage_of(const struct build *build, int first, int threads)
+{
+    const int64_t rows = build->rows[first].side;
+    const int64_t pixels = build->rows[first].source * build->columns[first].source;
+    struct stage stage = {.first = first, .end = build->levels, .bands = 1};
+    if (pixels <= (threads > 1 ? PIXELS_A_BAND : PIXELS_A_LOOK)) {
+        return stage;
+    }
+    /* Bands small enough to be shared out evenly, large enough for several levels. */
+    for (stage.shift = 5; stage.shift > 2 && rows >> stage.shift < 8 * threads; stage.shift--) {
+    }
+    stage.bands = (rows + (1 << stage.shift) - 1) >> stage.shift;
+    if (stage.bands > 1) {
+        stage.end = (int)smaller(build->levels, first + stage.shift + 1);
+        for (int level = first + 1; level < stage.end; level++) {
+            /* The third row of a window would be another band's. */
+            if (build->rows[level].taps > 2) {
+                stage.end = level;
+            }
+        }
+    }
+    return stage;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+struct share {
+    const struct build *build;
+    const struct stage *stage;
+    int64_t frame, first; /* of turn 0 */
+};
+
+static void make_shared_band(void *data, int64_t turn)
+{
+    const struct share *share = data;
+    make_band(share->build, share->frame, share->stage, share->first + turn);
+}
+
+static void make_shared_frame(void *data, int64_t turn)
+{
+    const struct share *share = data;
+    make_band(share->build, share->frame + turn, share->stage, 0);
+}
+
+/* Pixels done since the last look for a signal. */
+struct watch {
+    const struct hzb_hooks *hooks;
+    int64_t pixels;
+};
+
+static enum hzb_status look(struct watch *watch, int64_t pixels, struct hzb_error *err)
+{
+    watch->pixels += pixels;
+    if (watch->pixels < PIXELS_A_LOOK) {
+        return HZB_OK;
+    }
+    watch->pixels = 0;
+    if (watch->hooks->interrupted && watch->hooks->interrupted(watch->hooks->data)) {
+        return hzb_fail(err, HZB_INTERRUPTED, "interrupted by a signal handler");
+    }
+    return HZB_OK;
+}
+
+/* One frame, its bands shared out. */
+static enum hzb_status make_frame(const struct build *build, int64_t frame, int threads,
+                                  struct watch *watch, struct hzb_error *err)
+{
+    struct stage stage;
+    for (int level = 0; level < build->levels; level = stage.end) {
+        stage = stage_of(build, level, threads);
+        struct share share = {.build = build, .stage = &stage, .frame = frame};
+        const int64_t pixels =
+            build->rows[level].source * build->columns[level].source / stage.bands + 1;
+        const int64_t at_once = PIXELS_A_LOOK / pixels + threads;
+        for (; share.first < stage.bands; share.first += at_once) {
+            int64_t count = smaller(at_once, stage.bands - share.first);
+            hzb_workers_run(make_shared_band, &share, count, threads);
+            if (look(watch, count * pixels, err)) {
+                return err->status;
+            }
+        }
+    }
+    return HZB_OK;
+}
+
+/* All frames, shared out. */
+static enum hzb_status make_small_frames(const struct build *build, int64_t pixels, int threads,
+                                         struct watch *watch, struct hzb_error *err)
+{
+    const struct stage whole = {.end = build->levels, .bands = 1};
+    struct share share = {.build = build, .stage = &whole};
+    const int64_t at_once = PIXELS_A_LOOK / pixels + threads;
+    for (; share.frame < build->frames->count; share.frame += at_once) {
+        int64_t count = smaller(at_once, build->frames->count - share.frame);
+        hzb_workers_run(make_shared_frame, &share, count, threads);
+        if (look(watch, count * pixels, err)) {
+            return err->status;
+        }
+    }
+    return HZB_OK;
+}
+
+static enum hzb_status make_frames(const struct build *build, const struct hzb_hooks *hooks,
+                                   struct hzb_error *err)
+{
+    int threads;
+    if (hzb_workers_count(&threads, err)) {
+        return err->status;
+    }
+    const int64_t count = build->frames->count;
+    const int64_t pixels = build->rows[0].source * build->columns[0].source;
+    threads = (int)smaller(threads, 1 + pixels * count / PIXELS_A_THREAD);
+    struct watch watch = {.hooks = hooks};
+    if (pixels < (int64_t)threads * PIXELS_A_THREAD) {
+        return make_small_frames(build, pixels, threads, &watch, err);
+    }
+    for (int64_t frame = 0; frame < count; frame++) {
+        if (make_frame(build, frame, threads, &watch, err)) {
+            return err->status;
+        }
+    }
+    return HZB_OK;
+}
+
+/* ---- the operation --------------------------------------------------------------------------- */
+
+static enum hzb_cpu_rounding rounding_of(int32_t rounding, bool takes_max)
+{
+    if (rounding == HZB_ROUNDING_NEAREST) {
+        return HZB_CPU_NEAREST;
+    }
+    if (rounding == HZB_ROUNDING_UNREAL) {
+        return takes_max ? HZB_CPU_UNREAL_UP : HZB_CPU_TO_ZERO;
+    }
+    return takes_max ? HZB_CPU_UP : HZB_CPU_DOWN;
+}
+
+/* Whether all rows are packed words of the machine, aligned. */
+static bool are_words(const struct hzb_frames *frames)
+{
+    uint64_t offsets = (uint64_t)(uintptr_t)frames->data | (uint64_t)frames->row_stride;
+    for (int i = 0; i < frames->leading_axes; i++) {
+        offsets |= (uint64_t)frames->leading_strides[i];
+    }
+    return frames->scalar == HZB_SCALAR_F32 && !frames->swapped &&
+           frames->column_stride == sizeof(uint32_t) && offsets % sizeof(uint32_t) == 0;
+}
+
+enum hzb_status hzb_cpu_build(const struct hzb_options *options, const struct hzb_extent *extent,
+                              const struct hzb_frames *frames, const struct hzb_output *outputs,
+                              const struct hzb_hooks *hooks, struct hzb_error *err)
+{
+    struct build build = {
+        .frames = frames,
+        .outputs = outputs,
+        .x = extent->x,
+        .y = extent->y,
+        .levels = extent->levels,
+        .chains = hzb_chain_count(options),
+        .words = options->dtype == HZB_DTYPE_FLOAT32,
+        .texel_bytes = options->dtype == HZB_DTYPE_FLOAT32 ? sizeof(uint32_t) : sizeof(uint16_t),
+        .unreal = options->rounding == HZB_ROUNDING_UNREAL,
+        .nan_wins = options->nan == HZB_NAN_PROPAGATE,
+        .in_place = are_words(frames),
+    };
+    if (hzb_cpu_choose(&build.kernels, err)) {
+        return err->status;
+    }
+    for (int chain = 0; chain < build.chains; chain++) {
+        build.takes_max[chain] = hzb_chain_is_max(options, chain);
+        build.rounding[chain] = rounding_of(options->rounding, build.takes_max[chain]);
+    }
+    struct axis *columns = build.columns, *rows = build.rows;
+    columns[0] = axis_of(options->sizing, extent->width, extent->width, 0);
+    rows[0] = axis_of(options->sizing, extent->height, extent->height, 0);
+    for (int level = 1; level < build.levels; level++) {
+        const struct axis *x = &columns[level - 1], *y = &rows[level - 1];
+        columns[level] = axis_of(options->sizing, x->side, x->distinct, level);
+        rows[level] = axis_of(options->sizing, y->side, y->distinct, level);
+    }
+    return make_frames(&build, hooks, err);
+}
+
+/* ---- instruction sets ------------------------------------------------------------------------ */
+
+/* The kernels that this processor can run, the best first; returns how many. */
+static int list_kernels(const struct hzb_cpu_kernels *kernels[3])
+{
+    int count = 0;
+#ifdef __x86_64__
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+                __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (avx512) {
+        kernels[count++] = &hzb_cpu_kernels_avx512;
+    }
+    if (avx2) {
+        kernels[count++] = &hzb_cpu_kernels_avx2;
+    }
+#endif
+    kernels[count++] = &hzb_cpu_kernels_baseline;
+    return count;
+}
+
+enum hzb_status hzb_cpu_choose(const struct hzb_cpu_kernels **kernels, struct hzb_error *err)
+{
+    const struct hzb_cpu_kernels *known[3] = {NULL, NULL, NULL};
+    const int count = list_kernels(known);
+    const char *name = getenv("HZB_CPU");
+    if (!name || !*name) {
+        *kernels = known[0];
+        return HZB_OK;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!strcmp(name, known[i]->name)) {
+            *kernels = known[i];
+            return HZB_OK;
+        }
+    }
+    return hzb_fail(err, HZB_VALUE_ERROR,
+                    "HZB_CPU: '%.100s' is not an instruction set that hzb can use on this "
+                    "processor; set it to %s%s%s%s%s, or unset it to use %s",
+                    name, known[0]->name, count > 1 ? ", " : "", count > 1 ? known[1]->name : "",
+                    count > 2 ? ", " : "", count > 2 ? known[2]->name : "", known[0]->name);
+}
