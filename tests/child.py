@@ -8,7 +8,7 @@ import sys
 
 
 def run(code, *arguments, **environment):
-    """Run code that must succeed without a warning; return what it prints. None unsets a variable."""
+    """Run code that must end well and say nothing on stderr; a variable of None is unset."""
     __tracebackhide__ = True
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
     done = subprocess.run(
