@@ -17,17 +17,18 @@ def main() -> None:
         depth = file["depth"]
     print(f"hzb {hzb.__version__}")
     print(f"depth   {DEPTH.name}: {depth.dtype}, {depth.shape}, reversed-Z")
-    print(f"device  {hzb.devices()[0]}")
 
-    chain = hzb.build(depth)  # the first build also makes the device and its pipelines
-    start = time.perf_counter()
-    chain = hzb.build(depth)
-    milliseconds = (time.perf_counter() - start) * 1e3
+    with hzb.Context() as context:
+        print(f"device  {context.device}")
+        chain = context.build(depth)  # the first build also makes the pipelines
+        start = time.perf_counter()
+        chain = context.build(depth)
+        milliseconds = (time.perf_counter() - start) * 1e3
 
     shapes = ", ".join("×".join(map(str, level.shape)) for level in chain)
     print(f"levels  {len(chain)} of {chain[0].dtype}, rows × columns: {shapes}")
     print(f"time    {milliseconds:.2f} ms, from array to arrays")
-    hzb.plot.mips(chain).savefig(PICTURE, dpi=150, bbox_inches="tight")
+    hzb.plot.mips(chain, shape=depth.shape).savefig(PICTURE, dpi=150, bbox_inches="tight")
     print(f"picture {PICTURE}")
 
 
