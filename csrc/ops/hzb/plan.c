@@ -159,8 +159,9 @@ static enum hzb_status plan_group(struct hzb_plan *plan, int64_t frames,
         {result_bytes, "levels", "the largest buffer", limits->buffer_bytes},
         {chain_bytes, "levels", "maxStorageBufferRange", limits->storage_range},
     };
-    plan->group_frames =
-        frames < limits->group_count[2] ? (uint32_t)frames : limits->group_count[2];
+    /* A batch of no frames is planned like one. */
+    int64_t most = frames < limits->group_count[2] ? frames : limits->group_count[2];
+    plan->group_frames = most > 1 ? (uint32_t)most : 1;
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         enum hzb_status status = bound_group(plan, &bounds[i], device_name, err);
         if (status)
