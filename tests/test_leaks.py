@@ -35,7 +35,7 @@ def arguments(record, **changed):
         "rounding": "".join(["near", "est"]),
         "view_rect": [Index(0), Index(0), Index(53), Index(37)],
         "levels": Index(3),
-        "dtype": np.dtype([("x", np.float16)])["x"],
+        "dtype": np.dtype(np.float16, metadata={"of": "its own"}),
         "out": tuple(map(tuple, chains)) if bounds == "both" else chains[0],
         "device": hzb.Device(tuple(record)),
         **changed,
@@ -79,7 +79,7 @@ REFUSALS = [
     {"context": "".join(["no ", "context"])},
     {"depth": DEPTH.astype(complex)},
     {"depth": np.ma.array(DEPTH)},
-    {"depth": [[1000.5, 1001.5], [1002.5]]},
+    {"depth": [[1000.5j, 1001.5], [1002.5, 1003.5]]},
     {"depth": DEPTH[0, 0]},
     {"no_such_option": 1000.5},
 ]
