@@ -21,9 +21,8 @@ void *hzb_calloc(size_t count, size_t size)
 {
     size_t bytes;
     void *memory = byte_count(count, size, &bytes) ? calloc(1, bytes) : NULL;
-    if (memory) {
+    if (memory)
         atomic_fetch_add(&live, 1);
-    }
     return memory;
 }
 
@@ -31,9 +30,8 @@ void *hzb_realloc(void *old, size_t count, size_t size)
 {
     size_t bytes;
     void *memory = byte_count(count, size, &bytes) ? realloc(old, bytes) : NULL;
-    if (memory && !old) {
+    if (memory && !old)
         atomic_fetch_add(&live, 1);
-    }
     return memory;
 }
 

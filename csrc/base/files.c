@@ -10,9 +10,8 @@
 bool hzb_file_read(const char *path, char *text, size_t size)
 {
     FILE *file = hzb_fault_due(HZB_FAULT_FILE) ? NULL : fopen(path, "re");
-    if (!file) {
+    if (!file)
         return false;
-    }
     size_t length = fread(text, 1, size - 1, file);
     bool good = !ferror(file);
     fclose(file);
@@ -23,9 +22,8 @@ bool hzb_file_read(const char *path, char *text, size_t size)
 bool hzb_file_exists(const char *pattern)
 {
     glob_t found;
-    if (hzb_fault_due(HZB_FAULT_FILE) || glob(pattern, GLOB_NOSORT, NULL, &found)) {
+    if (hzb_fault_due(HZB_FAULT_FILE) || glob(pattern, GLOB_NOSORT, NULL, &found))
         return false;
-    }
     globfree(&found);
     return true;
 }

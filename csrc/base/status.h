@@ -27,7 +27,7 @@ struct hzb_error {
     char message[2048];
 };
 
-/* Fill `err` (with no Vulkan call) and return `status`, so that a caller can `return hzb_fail(…)`. */
+/* Fill `err`, with no Vulkan call, and return `status`: a caller can `return hzb_fail(…)`. */
 enum hzb_status hzb_fail(struct hzb_error *err, enum hzb_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

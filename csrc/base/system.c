@@ -55,15 +55,13 @@ static void apply_to_ancestors(const char *mount, const char *group, size_t leng
 {
     char directory[PATH_BYTES];
     int used = snprintf(directory, sizeof(directory), "%s%.*s", mount, (int)length, group);
-    if (used < 0 || (size_t)used >= sizeof(directory)) {
+    if (used < 0 || (size_t)used >= sizeof(directory))
         return;
-    }
     for (;;) {
         limit_of(directory, limit);
         char *slash = strrchr(directory, '/');
-        if ((size_t)(slash - directory) < strlen(mount)) {
+        if ((size_t)(slash - directory) < strlen(mount))
             return;
-        }
         *slash = '\0';
     }
 }
@@ -74,9 +72,8 @@ static bool has_word(const char *list, size_t length, const char *word)
     for (const char *end = list + length; list < end;) {
         const char *comma = memchr(list, ',', (size_t)(end - list));
         size_t size = (size_t)((comma ? comma : end) - list);
-        if (size == strlen(word) && !memcmp(list, word, size)) {
+        if (size == strlen(word) && !memcmp(list, word, size))
             return true;
-        }
         list += size + 1;
     }
     return false;
@@ -87,9 +84,8 @@ static uint64_t groups_limit(const char *controller, group_limit *version1, grou
 {
     uint64_t limit = UINT64_MAX;
     char text[TEXT_BYTES];
-    if (!hzb_file_read("/proc/self/cgroup", text, sizeof(text))) {
+    if (!hzb_file_read("/proc/self/cgroup", text, sizeof(text)))
         return limit;
-    }
     /* Lines are "number:controllers:group"; version 2 names no controllers. */
     for (char *line = text; *line;) {
         size_t length = strcspn(line, "\n");
@@ -155,9 +151,8 @@ static uint64_t address_space_left(void)
 uint64_t hzb_memory_available(void)
 {
     uint64_t available = UINT64_MAX, kilobytes;
-    if (read_number("/proc", "meminfo", "MemAvailable:", &kilobytes)) {
+    if (read_number("/proc", "meminfo", "MemAvailable:", &kilobytes))
         available = kilobytes * 1024;
-    }
     available = smaller(available, groups_limit("memory", apply_memory_v1, apply_memory_v2));
     return smaller(available, address_space_left());
 }
@@ -166,9 +161,8 @@ uint64_t hzb_memory_available(void)
 
 static void apply_quota(uint64_t quota, uint64_t period, uint64_t *limit)
 {
-    if (period) {
+    if (period)
         *limit = smaller(*limit, quota / period + (quota % period != 0));
-    }
 }
 
 static void apply_cpu_v1(const char *directory, uint64_t *limit)
@@ -195,9 +189,8 @@ int hzb_usable_cpus(void)
 {
     cpu_set_t mask[16]; /* 16384 processors */
     uint64_t cpus = 1;
-    if (!sched_getaffinity(0, sizeof(mask), mask)) {
+    if (!sched_getaffinity(0, sizeof(mask), mask))
         cpus = (uint64_t)CPU_COUNT_S(sizeof(mask), mask);
-    }
     cpus = smaller(cpus, groups_limit("cpu", apply_cpu_v1, apply_cpu_v2));
     return cpus ? (int)cpus : 1;
 }

@@ -1,4 +1,4 @@
-/* What this machine grants the process: memory (containers included), processors, instruction sets. */
+/* What the process may use of this machine, containers included: memory and processors. */
 #ifndef HZB_BASE_SYSTEM_H
 #define HZB_BASE_SYSTEM_H
 

@@ -9,18 +9,16 @@
 bool hzb_lock_init(struct hzb_lock *lock)
 {
     lock->held = false;
-    if (hzb_fault_due(HZB_FAULT_THREAD) || pthread_mutex_init(&lock->mutex, NULL)) {
+    if (hzb_fault_due(HZB_FAULT_THREAD) || pthread_mutex_init(&lock->mutex, NULL))
         return false;
-    }
     /* Waits must not depend on somebody setting the wall clock. */
     pthread_condattr_t monotonic;
     if (!pthread_condattr_init(&monotonic)) {
         bool made = !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) &&
                     !pthread_cond_init(&lock->changed, &monotonic);
         pthread_condattr_destroy(&monotonic);
-        if (made) {
+        if (made)
             return true;
-        }
     }
     pthread_mutex_destroy(&lock->mutex);
     return false;
@@ -53,11 +51,9 @@ enum hzb_lock_result hzb_lock_take(struct hzb_lock *lock, int milliseconds)
         result = HZB_LOCK_OWN;
     } else if (lock->held) {
         struct timespec deadline = deadline_after(milliseconds);
-        while (lock->held && result == HZB_LOCK_TAKEN) {
-            if (pthread_cond_timedwait(&lock->changed, &lock->mutex, &deadline)) {
+        while (lock->held && result == HZB_LOCK_TAKEN)
+            if (pthread_cond_timedwait(&lock->changed, &lock->mutex, &deadline))
                 result = lock->held ? HZB_LOCK_TIMEOUT : HZB_LOCK_TAKEN;
-            }
-        }
     }
     if (result == HZB_LOCK_TAKEN) {
         lock->held = true;

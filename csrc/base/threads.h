@@ -1,5 +1,5 @@
-/* The only callers of pthread: a lock that knows its owner and can be awaited in slices, and
-   one-time process facts. The worker pool of the native path lives in base/workers.h. */
+/* A lock that knows its owner and can be awaited in slices. The pool of worker threads is
+   base/workers.h. */
 #ifndef HZB_BASE_THREADS_H
 #define HZB_BASE_THREADS_H
 

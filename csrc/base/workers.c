@@ -62,9 +62,8 @@ static inline void relax(void)
 
 static void take_turns(const struct loop *loop)
 {
-    for (int64_t i; (i = atomic_fetch_add(&pool.next, 1)) < loop->count;) {
+    for (int64_t i; (i = atomic_fetch_add(&pool.next, 1)) < loop->count;)
         loop->task(loop->data, i);
-    }
 }
 
 static void *work(void *unused)
@@ -72,13 +71,11 @@ static void *work(void *unused)
     (void)unused;
     unsigned seen = 0;
     for (;;) {
-        for (int i = 0; i < SPINS && atomic_load(&pool.loops) == seen; i++) {
+        for (int i = 0; i < SPINS && atomic_load(&pool.loops) == seen; i++)
             relax();
-        }
         pthread_mutex_lock(&pool.mutex);
-        while (atomic_load(&pool.loops) == seen && !pool.ending) {
+        while (atomic_load(&pool.loops) == seen && !pool.ending)
             pthread_cond_wait(&pool.wake, &pool.mutex);
-        }
         if (pool.ending) {
             pthread_mutex_unlock(&pool.mutex);
             return NULL;
@@ -94,9 +91,8 @@ static void *work(void *unused)
         if (joins) {
             take_turns(&loop);
             pthread_mutex_lock(&pool.mutex);
-            if (atomic_fetch_sub(&pool.at_work, 1) == 1) {
+            if (atomic_fetch_sub(&pool.at_work, 1) == 1)
                 pthread_cond_signal(&pool.left);
-            }
             pthread_mutex_unlock(&pool.mutex);
         }
     }
@@ -128,9 +124,8 @@ static void make_mine(pid_t self)
 
 static void run_in_pool(const struct loop *loop, int helpers)
 {
-    while (pool.started < helpers && start_thread(&pool.threads[pool.started])) {
+    while (pool.started < helpers && start_thread(&pool.threads[pool.started]))
         pool.started++;
-    }
     pthread_mutex_lock(&pool.mutex);
     pool.loop = *loop;
     pool.wanted = helpers;
@@ -141,23 +136,20 @@ static void run_in_pool(const struct loop *loop, int helpers)
 
     take_turns(loop);
 
-    for (int i = 0; i < SPINS && atomic_load(&pool.at_work); i++) {
+    for (int i = 0; i < SPINS && atomic_load(&pool.at_work); i++)
         relax();
-    }
     pthread_mutex_lock(&pool.mutex);
     pool.wanted = 0;
-    while (atomic_load(&pool.at_work)) {
+    while (atomic_load(&pool.at_work))
         pthread_cond_wait(&pool.left, &pool.mutex);
-    }
     pthread_mutex_unlock(&pool.mutex);
 }
 
 void hzb_workers_run(hzb_task *task, void *data, int64_t count, int threads)
 {
     int helpers = threads < MAX_THREADS ? threads - 1 : MAX_THREADS - 1;
-    if (count <= helpers) {
+    if (count <= helpers)
         helpers = (int)count - 1;
-    }
     pid_t self = getpid();
     if (helpers > 0 && own(self)) {
         make_mine(self);
@@ -165,25 +157,22 @@ void hzb_workers_run(hzb_task *task, void *data, int64_t count, int threads)
         disown();
         return;
     }
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++)
         task(data, i);
-    }
 }
 
 void hzb_workers_shutdown(void)
 {
     pid_t self = getpid();
-    if (!own(self)) {
+    if (!own(self))
         return;
-    }
     make_mine(self);
     pthread_mutex_lock(&pool.mutex);
     pool.ending = true;
     pthread_cond_broadcast(&pool.wake);
     pthread_mutex_unlock(&pool.mutex);
-    for (; pool.started; pool.started--) {
+    for (; pool.started; pool.started--)
         pthread_join(pool.threads[pool.started - 1], NULL);
-    }
     pool.ending = false;
     disown();
 }

@@ -39,27 +39,23 @@ static void append(char *text, size_t size, size_t *used, const char *format, ..
 static uint32_t best_by_rank(const struct hzb_device_info *records, uint32_t count)
 {
     uint32_t best = 0;
-    for (uint32_t i = 1; i < count; i++) {
-        if (rank_of_kind[records[i].kind] < rank_of_kind[records[best].kind]) {
+    for (uint32_t i = 1; i < count; i++)
+        if (rank_of_kind[records[i].kind] < rank_of_kind[records[best].kind])
             best = i;
-        }
-    }
     return best;
 }
 
 /* The index of the device that a spec names, or `count`. */
 static uint32_t find(const char *spec, const struct hzb_device_info *records, uint32_t count)
 {
-    if (!*spec) {
+    if (!*spec)
         return count;
-    }
     if (!spec[strspn(spec, "0123456789")]) {
         unsigned long long index = strtoull(spec, NULL, 10);
         return index < count ? (uint32_t)index : count;
     }
-    if (!strcasecmp(spec, "lavapipe")) {
+    if (!strcasecmp(spec, "lavapipe"))
         spec = "llvmpipe";
-    }
     uint32_t found = 0;
     for (; found < count; found++) {
         char uuid[HZB_UUID_TEXT];
@@ -98,9 +94,8 @@ enum hzb_status hzb_devices_choose(const char *spec, struct hzb_choice *choice,
     const struct hzb_device_info *records;
     uint32_t count;
     enum hzb_status status = hzb_physical_devices(&handles, &records, &count, err);
-    if (status) {
+    if (status)
         return status;
-    }
     const char *argument = "device";
     if (!spec) {
         const char *value = getenv("HZB_DEVICE");
@@ -110,9 +105,8 @@ enum hzb_status hzb_devices_choose(const char *spec, struct hzb_choice *choice,
         }
     }
     uint32_t index = spec ? find(spec, records, count) : best_by_rank(records, count);
-    if (index == count) {
+    if (index == count)
         return fail_to_find(argument, spec, records, count, err);
-    }
     *choice = (struct hzb_choice){handles[index], &records[index], spec != NULL};
     return HZB_OK;
 }
@@ -121,9 +115,8 @@ void hzb_devices_notice(const struct hzb_choice *choice, char *text, size_t size
 {
     size_t used = 0;
     text[0] = '\0';
-    if (choice->named || choice->info->kind != HZB_KIND_SOFTWARE) {
+    if (choice->named || choice->info->kind != HZB_KIND_SOFTWARE)
         return;
-    }
     append(text, size, &used, "no hardware Vulkan device: using %.100s, a software driver",
            choice->info->name);
     const char *node = hzb_file_exists("/dev/nvidia*") ? "/dev/nvidia*"

@@ -76,16 +76,14 @@ static inline uint32_t word_of_f64_not_tiny(uint64_t bits)
 
 static uint32_t word_of_f64(uint64_t bits)
 {
-    if (!is_tiny(bits)) {
+    if (!is_tiny(bits))
         return word_of_f64_not_tiny(bits);
-    }
     /* The result counts multiples of 2^-149. */
     uint32_t sign = (uint32_t)(bits >> 32 & 0x80000000);
     uint64_t exponent = bits >> 52 & 0x7ff;
     uint64_t significand = (bits & 0xfffffffffffff) | 1ull << 52;
-    if (exponent < 1023 - 149) {
+    if (exponent < 1023 - 149)
         return sign | 1;
-    }
     uint64_t shift = 1023 - 149 + 52 - exponent;
     uint64_t units = significand >> shift;
     return sign | (uint32_t)units | (units << shift != significand);

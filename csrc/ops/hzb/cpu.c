@@ -17,7 +17,7 @@ enum {
     CHUNK = 1024,
     /* Pieces of a row that are not tried as plain numbers after one that was not. */
     PATIENCE = 8,
-    /* Source pixels that are worth a thread. */
+    /* Source pixels that are worth a thread of their own. */
     PIXELS_A_THREAD = 1 << 17,
     /* Source pixels that are not worth a second band. */
     PIXELS_A_BAND = 1 << 14,
@@ -32,8 +32,7 @@ struct axis {
     int64_t distinct; /* texels from this one on are equal to the one before it */
     int64_t pairs;    /* texels of which i stands for 2i to 2i + taps - 1 */
     int taps;
-    int64_t last; /* texel `pairs`, if there is one, stands for this and for what follows in the
-                     source */
+    int64_t last; /* what texel `pairs`, if there is one, stands for: this and, if any, the next */
 };
 
 struct build {
@@ -84,9 +83,8 @@ static struct axis axis_of(enum hzb_sizing sizing, int64_t source, int64_t sourc
 static int taps_of(const struct axis *axis, int64_t i, int64_t taps[3])
 {
     int64_t first = i < axis->pairs ? 2 * i : axis->last;
-    for (int j = 0; j < 3; j++) {
+    for (int j = 0; j < 3; j++)
         taps[j] = smaller(first + j, axis->source - 1);
-    }
     return i < axis->pairs ? axis->taps : 2;
 }
 
@@ -99,31 +97,38 @@ static char *level_row(const struct build *build, int64_t frame, int chain, int 
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Reduce windows of `row_count` rows and `taps` columns, pair by pair of rows and columns. */
-static void reduce(const struct build *build, bool words, int chain, const void *const rows[3],
-                   int row_count, int taps, int64_t count, void *best)
+/* Where a row of texels comes from: texel i from columns 2i to 2i + taps - 1 of each row. */
+struct window {
+    const void *rows[3];
+    int row_count, taps;
+};
+
+/* Row by row, the columns of a window two by two. */
+static void reduce(const struct build *build, bool words, int chain, const struct window *window,
+                   int64_t count, void *best)
 {
-    hzb_cpu_reduce *reduce_pair = build->kernels->reduce[words][build->takes_max[chain]];
-    size_t column = words ? sizeof(uint32_t) : sizeof(uint16_t);
-    for (int y = 0; y + 1 < row_count; y++) {
-        for (int x = 0; x + 1 < taps; x++) {
-            reduce_pair((const char *)rows[y] + (size_t)x * column,
-                        (const char *)rows[y + 1] + (size_t)x * column, count, build->nan_wins,
-                        x || y, best);
-        }
+    hzb_cpu_reduce *reduce_row = build->kernels->reduce[words][build->takes_max[chain]];
+    const size_t column = words ? sizeof(uint32_t) : sizeof(uint16_t);
+    const int steps = window->taps - 1, passes = window->row_count * steps;
+    for (int i = 0; i < passes; i++) {
+        const char *row = window->rows[i / steps];
+        reduce_row(row + (size_t)(i % steps) * column, count, build->nan_wins,
+                   i == 0            ? HZB_CPU_FIRST
+                   : i == passes - 1 ? HZB_CPU_LAST
+                                     : HZB_CPU_MIDDLE,
+                   best);
     }
 }
 
-/* As `reduce`, of words and for both chains. Whether all were plain. */
-static bool reduce_plain(const struct build *build, const uint32_t *const rows[3], int row_count,
-                         int taps, int64_t count, uint32_t *low, uint32_t *high)
+/* The same of words, for the minimum and the maximum at once. Whether all were plain. */
+static bool reduce_plain(const struct build *build, const struct window *window, int64_t count,
+                         uint32_t *low, uint32_t *high)
 {
+    const int steps = window->taps - 1, passes = window->row_count * steps;
     bool plain = true;
-    for (int y = 0; plain && y + 1 < row_count; y++) {
-        for (int x = 0; plain && x + 1 < taps; x++) {
-            plain = build->kernels->reduce_plain(rows[y] + x, rows[y + 1] + x, count, x || y, low,
-                                                 high);
-        }
+    for (int i = 0; plain && i < passes; i++) {
+        const uint32_t *row = window->rows[i / steps];
+        plain = build->kernels->reduce_plain(row + i % steps, count, i > 0, low, high);
     }
     return plain;
 }
@@ -141,30 +146,25 @@ static const uint32_t *read_words(const struct build *build, int64_t frame, int6
     return buffer;
 }
 
-/* Make `count` texels of a row of level 0, from texel `left` on, of windows that start at `rows`.
- */
+/* Make `count` texels of a row of level 0, from texel `left` on; the window starts there. */
 static void make_texels(const struct build *build, int64_t frame, int64_t row, int64_t left,
-                        const uint32_t *const rows[3], int row_count, int taps, int64_t count,
-                        int *patience)
+                        const struct window *window, int64_t count, int *patience)
 {
     uint32_t low[CHUNK], high[CHUNK];
-    bool plain = !*patience && reduce_plain(build, rows, row_count, taps, count, low, high);
+    bool plain = !*patience && reduce_plain(build, window, count, low, high);
     *patience = plain ? 0 : *patience ? *patience - 1 : PATIENCE;
     for (int chain = 0; chain < build->chains; chain++) {
         uint32_t *best = build->takes_max[chain] ? high : low;
-        if (!plain) {
-            const void *const sources[3] = {rows[0], rows[1], rows[2]};
-            reduce(build, true, chain, sources, row_count, taps, count, best);
-        }
         char *target = level_row(build, frame, chain, 0, row) + (size_t)left * build->texel_bytes;
-        if (build->words) {
-            if (!plain) {
-                build->kernels->tidy(best, count);
-            }
-            memcpy(target, best, (size_t)count * sizeof(*best));
-        } else {
+        if (!plain)
+            reduce(build, true, chain, window, count, best);
+        if (!build->words) {
             build->kernels->round(best, count, build->rounding[chain], plain, (uint16_t *)target);
+            continue;
         }
+        if (!plain)
+            build->kernels->tidy(best, count);
+        memcpy(target, best, (size_t)count * sizeof(*best));
     }
 }
 
@@ -172,26 +172,24 @@ static void make_row_of_frame(const struct build *build, int64_t frame, int64_t 
 {
     const struct axis *columns = &build->columns[0];
     uint32_t buffers[3][2 * CHUNK + 1];
-    const uint32_t *rows[3];
     int64_t y[3], x[3];
-    const int row_count = taps_of(&build->rows[0], row, y);
+    struct window window = {.row_count = taps_of(&build->rows[0], row, y), .taps = columns->taps};
     for (int64_t left = 0; left < columns->pairs; left += CHUNK) {
         int64_t count = smaller(CHUNK, columns->pairs - left);
-        for (int i = 0; i < row_count; i++) {
-            rows[i] =
-                read_words(build, frame, y[i], 2 * left, 2 * count + columns->taps - 2, buffers[i]);
+        for (int i = 0; i < window.row_count; i++) {
+            window.rows[i] =
+                read_words(build, frame, y[i], 2 * left, 2 * count + window.taps - 2, buffers[i]);
         }
-        make_texels(build, frame, row, left, rows, row_count, columns->taps, count, patience);
+        make_texels(build, frame, row, left, &window, count, patience);
     }
     if (columns->pairs < columns->distinct) {
-        taps_of(columns, columns->pairs, x);
-        for (int i = 0; i < row_count; i++) {
-            for (int j = 0; j < 2; j++) {
+        window.taps = taps_of(columns, columns->pairs, x);
+        for (int i = 0; i < window.row_count; i++) {
+            for (int j = 0; j < window.taps; j++)
                 buffers[i][j] = *read_words(build, frame, y[i], x[j], 1, &buffers[i][j]);
-            }
-            rows[i] = buffers[i];
+            window.rows[i] = buffers[i];
         }
-        make_texels(build, frame, row, columns->pairs, rows, row_count, 2, 1, patience);
+        make_texels(build, frame, row, columns->pairs, &window, 1, patience);
     }
 }
 
@@ -200,31 +198,27 @@ static void make_row_of_level(const struct build *build, int64_t frame, int chai
 {
     const struct axis *columns = &build->columns[level];
     const size_t bytes = build->texel_bytes;
-    const void *rows[3];
     int64_t y[3], x[3];
-    const int row_count = taps_of(&build->rows[level], row, y);
-    for (int i = 0; i < row_count; i++) {
-        rows[i] = level_row(build, frame, chain, level - 1, y[i]);
-    }
+    struct window window = {.row_count = taps_of(&build->rows[level], row, y),
+                            .taps = columns->taps};
+    for (int i = 0; i < window.row_count; i++)
+        window.rows[i] = level_row(build, frame, chain, level - 1, y[i]);
     char *target = level_row(build, frame, chain, level, row);
-    reduce(build, build->words, chain, rows, row_count, columns->taps,
-           smaller(columns->pairs, columns->distinct), target);
+    reduce(build, build->words, chain, &window, smaller(columns->pairs, columns->distinct), target);
     if (columns->pairs < columns->distinct) {
-        uint32_t pairs[3][2];
-        taps_of(columns, columns->pairs, x);
-        for (int i = 0; i < row_count; i++) {
-            for (int j = 0; j < 2; j++) {
-                memcpy((char *)pairs[i] + (size_t)j * bytes,
-                       (const char *)rows[i] + (size_t)x[j] * bytes, bytes);
+        uint32_t last[3][2];
+        window.taps = taps_of(columns, columns->pairs, x);
+        for (int i = 0; i < window.row_count; i++) {
+            for (int j = 0; j < window.taps; j++) {
+                memcpy((char *)last[i] + (size_t)j * bytes,
+                       (const char *)window.rows[i] + (size_t)x[j] * bytes, bytes);
             }
-            rows[i] = pairs[i];
+            window.rows[i] = last[i];
         }
-        reduce(build, build->words, chain, rows, row_count, 2, 1,
-               target + (size_t)columns->pairs * bytes);
+        reduce(build, build->words, chain, &window, 1, target + (size_t)columns->pairs * bytes);
     }
-    if (build->unreal && build->takes_max[chain] && level % UNREAL_BATCH == 0) {
+    if (build->unreal && build->takes_max[chain] && level % UNREAL_BATCH == 0)
         build->kernels->raise((uint16_t *)target, columns->distinct);
-    }
 }
 
 /* Repeat the last of `distinct` texels to the end of the row. */
@@ -232,14 +226,12 @@ static void fill_row(const struct build *build, char *row, const struct axis *co
 {
     if (build->words) {
         uint32_t *texels = (uint32_t *)row;
-        for (int64_t i = columns->distinct; i < columns->side; i++) {
+        for (int64_t i = columns->distinct; i < columns->side; i++)
             texels[i] = texels[columns->distinct - 1];
-        }
     } else {
         uint16_t *texels = (uint16_t *)row;
-        for (int64_t i = columns->distinct; i < columns->side; i++) {
+        for (int64_t i = columns->distinct; i < columns->side; i++)
             texels[i] = texels[columns->distinct - 1];
-        }
     }
 }
 
@@ -265,13 +257,11 @@ static void make_next_row(struct band *band, int level)
         }
         return;
     }
-    if (level == 0) {
+    if (level == 0)
         make_row_of_frame(build, band->frame, row, &band->patience);
-    }
     for (int chain = 0; chain < build->chains; chain++) {
-        if (level > 0) {
+        if (level > 0)
             make_row_of_level(build, band->frame, chain, level, row);
-        }
         fill_row(build, level_row(build, band->frame, chain, level, row), columns);
     }
 }
@@ -283,9 +273,8 @@ static bool make_ready_rows(struct band *band, int level)
     while (band->next[level] < band->stop[level]) {
         int64_t y[3];
         int count = taps_of(&band->build->rows[level], band->next[level], y);
-        if (y[count - 1] >= band->next[level - 1]) {
+        if (y[count - 1] >= band->next[level - 1])
             break;
-        }
         make_next_row(band, level);
         any = true;
     }
@@ -297,6 +286,7 @@ static void make_band(const struct build *build, int64_t frame, const struct sta
 {
     struct band band = {.build = build, .frame = frame};
     for (int level = stage->first; level < stage->end; level++) {
+        /* Not negative where there is more than one band. */
         int shift = stage->shift - (level - stage->first);
         band.start[level] = band.next[level] = index ? index << shift : 0;
         band.stop[level] =
@@ -304,11 +294,9 @@ static void make_band(const struct build *build, int64_t frame, const struct sta
     }
     while (band.next[stage->first] < band.stop[stage->first]) {
         make_next_row(&band, stage->first);
-        for (int level = stage->first + 1; level < stage->end; level++) {
-            if (!make_ready_rows(&band, level)) {
+        for (int level = stage->first + 1; level < stage->end; level++)
+            if (!make_ready_rows(&band, level))
                 break;
-            }
-        }
     }
 }
 
@@ -318,20 +306,19 @@ static struct stage stage_of(const struct build *build, int first, int threads)
     const int64_t rows = build->rows[first].side;
     const int64_t pixels = build->rows[first].source * build->columns[first].source;
     struct stage stage = {.first = first, .end = build->levels, .bands = 1};
-    if (pixels <= (threads > 1 ? PIXELS_A_BAND : PIXELS_A_LOOK)) {
+    if (pixels <= (threads > 1 ? PIXELS_A_BAND : PIXELS_A_LOOK))
         return stage;
-    }
     /* Bands small enough to be shared out evenly, large enough for several levels. */
-    for (stage.shift = 5; stage.shift > 2 && rows >> stage.shift < 8 * threads; stage.shift--) {
-    }
+    stage.shift = 5;
+    while (stage.shift > 2 && rows >> stage.shift < 8 * threads)
+        stage.shift--;
     stage.bands = (rows + (1 << stage.shift) - 1) >> stage.shift;
     if (stage.bands > 1) {
         stage.end = (int)smaller(build->levels, first + stage.shift + 1);
         for (int level = first + 1; level < stage.end; level++) {
             /* The third row of a window would be another band's. */
-            if (build->rows[level].taps > 2) {
+            if (build->rows[level].taps > 2)
                 stage.end = level;
-            }
         }
     }
     return stage;
@@ -366,13 +353,11 @@ struct watch {
 static enum hzb_status look(struct watch *watch, int64_t pixels, struct hzb_error *err)
 {
     watch->pixels += pixels;
-    if (watch->pixels < PIXELS_A_LOOK) {
+    if (watch->pixels < PIXELS_A_LOOK)
         return HZB_OK;
-    }
     watch->pixels = 0;
-    if (watch->hooks->interrupted && watch->hooks->interrupted(watch->hooks->data)) {
+    if (watch->hooks->interrupted && watch->hooks->interrupted(watch->hooks->data))
         return hzb_fail(err, HZB_INTERRUPTED, "interrupted by a signal handler");
-    }
     return HZB_OK;
 }
 
@@ -390,9 +375,8 @@ static enum hzb_status make_frame(const struct build *build, int64_t frame, int 
         for (; share.first < stage.bands; share.first += at_once) {
             int64_t count = smaller(at_once, stage.bands - share.first);
             hzb_workers_run(make_shared_band, &share, count, threads);
-            if (look(watch, count * pixels, err)) {
+            if (look(watch, count * pixels, err))
                 return err->status;
-            }
         }
     }
     return HZB_OK;
@@ -408,32 +392,34 @@ static enum hzb_status make_small_frames(const struct build *build, int64_t pixe
     for (; share.frame < build->frames->count; share.frame += at_once) {
         int64_t count = smaller(at_once, build->frames->count - share.frame);
         hzb_workers_run(make_shared_frame, &share, count, threads);
-        if (look(watch, count * pixels, err)) {
+        if (look(watch, count * pixels, err))
             return err->status;
-        }
     }
     return HZB_OK;
+}
+
+/* How many of `threads` threads so many pixels are worth. */
+static int threads_for(int64_t pixels, int threads)
+{
+    int64_t worth = pixels / PIXELS_A_THREAD;
+    return worth > 1 ? (int)smaller(worth, threads) : 1;
 }
 
 static enum hzb_status make_frames(const struct build *build, const struct hzb_hooks *hooks,
                                    struct hzb_error *err)
 {
     int threads;
-    if (hzb_workers_count(&threads, err)) {
+    if (hzb_workers_count(&threads, err))
         return err->status;
-    }
+    struct watch watch = {.hooks = hooks};
     const int64_t count = build->frames->count;
     const int64_t pixels = build->rows[0].source * build->columns[0].source;
-    threads = (int)smaller(threads, 1 + pixels * count / PIXELS_A_THREAD);
-    struct watch watch = {.hooks = hooks};
-    if (pixels < (int64_t)threads * PIXELS_A_THREAD) {
-        return make_small_frames(build, pixels, threads, &watch, err);
-    }
-    for (int64_t frame = 0; frame < count; frame++) {
-        if (make_frame(build, frame, threads, &watch, err)) {
+    const int threads_for_all = threads_for(pixels * count, threads);
+    if (pixels <= PIXELS_A_LOOK && count >= threads_for_all)
+        return make_small_frames(build, pixels, threads_for_all, &watch, err);
+    for (int64_t frame = 0; frame < count; frame++)
+        if (make_frame(build, frame, threads_for(pixels, threads), &watch, err))
             return err->status;
-        }
-    }
     return HZB_OK;
 }
 
@@ -441,12 +427,10 @@ static enum hzb_status make_frames(const struct build *build, const struct hzb_h
 
 static enum hzb_cpu_rounding rounding_of(int32_t rounding, bool takes_max)
 {
-    if (rounding == HZB_ROUNDING_NEAREST) {
+    if (rounding == HZB_ROUNDING_NEAREST)
         return HZB_CPU_NEAREST;
-    }
-    if (rounding == HZB_ROUNDING_UNREAL) {
+    if (rounding == HZB_ROUNDING_UNREAL)
         return takes_max ? HZB_CPU_UNREAL_UP : HZB_CPU_TO_ZERO;
-    }
     return takes_max ? HZB_CPU_UP : HZB_CPU_DOWN;
 }
 
@@ -454,9 +438,8 @@ static enum hzb_cpu_rounding rounding_of(int32_t rounding, bool takes_max)
 static bool are_words(const struct hzb_frames *frames)
 {
     uint64_t offsets = (uint64_t)(uintptr_t)frames->data | (uint64_t)frames->row_stride;
-    for (int i = 0; i < frames->leading_axes; i++) {
+    for (int i = 0; i < frames->leading_axes; i++)
         offsets |= (uint64_t)frames->leading_strides[i];
-    }
     return frames->scalar == HZB_SCALAR_F32 && !frames->swapped &&
            frames->column_stride == sizeof(uint32_t) && offsets % sizeof(uint32_t) == 0;
 }
@@ -478,9 +461,8 @@ enum hzb_status hzb_cpu_build(const struct hzb_options *options, const struct hz
         .nan_wins = options->nan == HZB_NAN_PROPAGATE,
         .in_place = are_words(frames),
     };
-    if (hzb_cpu_choose(&build.kernels, err)) {
+    if (hzb_cpu_choose(&build.kernels, err))
         return err->status;
-    }
     for (int chain = 0; chain < build.chains; chain++) {
         build.takes_max[chain] = hzb_chain_is_max(options, chain);
         build.rounding[chain] = rounding_of(options->rounding, build.takes_max[chain]);
@@ -507,12 +489,10 @@ static int list_kernels(const struct hzb_cpu_kernels *kernels[3])
                 __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (avx512) {
+    if (avx512)
         kernels[count++] = &hzb_cpu_kernels_avx512;
-    }
-    if (avx2) {
+    if (avx2)
         kernels[count++] = &hzb_cpu_kernels_avx2;
-    }
 #endif
     kernels[count++] = &hzb_cpu_kernels_baseline;
     return count;

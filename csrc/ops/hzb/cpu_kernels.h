@@ -16,10 +16,13 @@ enum hzb_cpu_rounding {
     HZB_CPU_UNREAL_UP, /* toward zero, and unless negative one pattern further up */
 };
 
-/* Fill `best[i]` with the best of columns 2i and 2i + 1 of rows `a` and `b`, which may be the same;
-   with `more`, of these and of what is there. NaN is better than all numbers or worse. The patterns
-   of -0 and of every NaN pass through as they are. */
-typedef void hzb_cpu_reduce(const void *a, const void *b, int64_t count, bool nan_wins, bool more,
+/* The rows of a window come one by one: memory is read fastest in order. */
+enum hzb_cpu_pass { HZB_CPU_FIRST, HZB_CPU_MIDDLE, HZB_CPU_LAST };
+
+/* Bring the better of columns 2i and 2i + 1 of a row into `best[i]`, which holds patterns after the
+   last pass only. NaN is better than all numbers or worse. The patterns of -0 and of every NaN pass
+   through as they are. */
+typedef void hzb_cpu_reduce(const void *row, int64_t count, bool nan_wins, enum hzb_cpu_pass pass,
                             void *best);
 
 struct hzb_cpu_kernels {
@@ -29,8 +32,8 @@ struct hzb_cpu_kernels {
     hzb_cpu_reduce *reduce[2][2];
     /* Minimum and maximum at once, for plain numbers: no NaN and nothing negative, not even -0.
        False where the numbers were not plain: then what was written is of no use. */
-    bool (*reduce_plain)(const uint32_t *a, const uint32_t *b, int64_t count, bool more,
-                         uint32_t *low, uint32_t *high);
+    bool (*reduce_plain)(const uint32_t *row, int64_t count, bool more, uint32_t *low,
+                         uint32_t *high);
 
     void (*round)(const uint32_t *words, int64_t count, enum hzb_cpu_rounding rounding, bool plain,
                   uint16_t *halves);
