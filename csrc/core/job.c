@@ -7,12 +7,16 @@
 /* A wait is cut into slices of this length, with a look at signals between them. */
 #define SLICE_NS UINT64_C(50000000)
 
+/* Asking the system what memory is left takes longer than the build of a small frame, which does
+   not depend on the answer. */
+#define MODEST_BYTES (UINT64_C(16) << 20)
+
 static enum hzb_status fail_memory(struct hzb_error *err, const struct hzb_context *context,
                                    uint64_t bytes, const char *limit, uint64_t value)
 {
     return hzb_fail(err, HZB_OUT_OF_MEMORY,
-                    "depth needs %llu bytes (upload, device and read-back) on %s, where %s is %llu "
-                    "bytes: use another device, or reduce the frame in parts (view_rect)",
+                    "depth needs %llu bytes (upload, device, read-back and levels) on %s, where %s "
+                    "is %llu bytes: use another device, or reduce the frame in parts (view_rect)",
                     (unsigned long long)bytes, context->info.name, limit,
                     (unsigned long long)value);
 }
@@ -45,12 +49,12 @@ enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const st
             return fail_memory(err, context, by_heap[heap], "the memory heap",
                                context->heap_bytes[uses[i].use]);
     }
-    if (!unified)
+    uint64_t host = result_bytes + (unified ? total : needs.upload_bytes + needs.result_bytes);
+    if (host < MODEST_BYTES)
         return HZB_OK;
     uint64_t available = hzb_memory_available();
-    if (total + result_bytes > available)
-        return fail_memory(err, context, total + result_bytes,
-                           "the memory available to this process", available);
+    if (host > available)
+        return fail_memory(err, context, host, "the memory available to this process", available);
     return HZB_OK;
 }
 

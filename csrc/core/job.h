@@ -12,9 +12,9 @@ struct hzb_job {
     const struct hzb_output *outputs;
 };
 
-/* Whether memory for the job is there: upload, device and read-back bytes against the heaps, and on
-   a processor everything, `result_bytes` of the caller's arrays included, against what the process
-   may still use. Allocates nothing. */
+/* Whether memory for the job is there: upload, device and read-back bytes against the heaps, and
+   what of it is the host's, `result_bytes` of the caller's arrays included, against what the
+   process may still use. Allocates nothing. */
 enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const struct hzb_op *op,
                                      const void *plan, int64_t frames, uint64_t result_bytes,
                                      struct hzb_error *err);
