@@ -2,11 +2,10 @@
 
     python benchmarks/kernels.py [--device SPEC] [--sizes 1920x1080 …] [--json FILE]
 
-Each figure is the median of 240 submissions after 25 ms of the same work (an idle card clocks down),
-over frames and results that rotate through more than 400 MB (so that no cache holds them). Two rows
-of context come from the same run: a chain of one texel, which is an empty dispatch between the two
-timestamps, and the device's copy bandwidth where PyTorch can measure it. Records of runs are kept
-beside this file.
+Each figure is the median of 240 submissions after 25 ms of the same work (an idle card clocks
+down), over frames and results that rotate through more than 400 MB (so that no cache holds them).
+Two rows of context come from the same run: a chain of one texel, which is an empty dispatch between
+the two timestamps, and the device's copy bandwidth where PyTorch can measure it.
 """
 
 from __future__ import annotations
@@ -94,6 +93,12 @@ def main():
     print("\nmicroseconds: median (10th, 90th percentile); furthest only, then both chains")
     print("+ upload: from a device buffer to where the kernel reads (an image for batched)")
     rows = []
+
+    def measure(frame, bounds, algorithm, upload):
+        return microseconds(
+            frame, bounds, algorithm, device, upload, arguments.repeats, arguments.sizing
+        )
+
     generator = np.random.default_rng(1)
     for size in arguments.sizes:
         width, height = map(int, size.split("x"))
@@ -101,18 +106,10 @@ def main():
         for algorithm in ("per_level", "batched"):
             for upload in (False, True):
                 figures = [
-                    microseconds(
-                        frame,
-                        bounds,
-                        algorithm,
-                        device,
-                        upload,
-                        arguments.repeats,
-                        arguments.sizing,
-                    )
-                    for bounds in ("furthest", "both")
+                    measure(frame, bounds, algorithm, upload) for bounds in ("furthest", "both")
                 ]
-                rows.append(dict(size=size, algorithm=algorithm, upload=upload, figures=figures))
+                row = {"size": size, "algorithm": algorithm, "upload": upload}
+                rows.append({**row, "figures": figures})
                 shown = "   ".join(f"{m:9.2f} ({a:.2f}, {b:.2f})" for m, a, b in figures)
                 print(f"{size:>10} {algorithm + (' + upload' if upload else ''):<18} {shown}")
     if arguments.json:
