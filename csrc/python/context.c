@@ -221,9 +221,9 @@ static int log_notice(struct hzb_module *module, struct hzb_context *context)
 /* ---- hzb.Context ---- */
 
 typedef struct {
-    PyObject_HEAD
-        /* NULL until an unpickled Context is first used; then the UUID is all there is. */
-        struct hzb_context *context;
+    PyObject ob_base;
+    /* NULL until an unpickled Context is first used; then the UUID is all there is. */
+    struct hzb_context *context;
     char uuid[HZB_UUID_TEXT];
     bool closed; /* before it was used */
 } context_object;
