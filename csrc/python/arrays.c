@@ -2,12 +2,19 @@
 #include "python/binding.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define ACCEPTED "float16, float32, float64 and integers of 8 to 64 bits"
 
 /* DLPack's kDLCPU, and CUDA's and ROCm's pinned memory, which is the host's as well. */
 enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_ROCM_HOST = 11 };
+
+static struct hzb_shape shape_of(PyArrayObject *array)
+{
+    struct hzb_shape shape = {.axes = PyArray_NDIM(array)};
+    for (int i = 0; i < shape.axes; i++)
+        shape.side[i] = PyArray_DIM(array, i);
+    return shape;
+}
 
 /* ---- array-likes ---- */
 
@@ -263,9 +270,7 @@ int hzb_input_open(const struct hzb_module *module, PyObject *depth,
                      PyArray_DESCR(array));
         return -1;
     }
-    input->shape.axes = PyArray_NDIM(array);
-    memcpy(input->shape.side, PyArray_DIMS(array),
-           (size_t)input->shape.axes * sizeof(input->shape.side[0]));
+    input->shape = shape_of(array);
     if (hzb_shape_check("depth", &input->shape) < 0)
         return -1;
     describe(array, input);
@@ -388,8 +393,7 @@ static int check_target(const char *label, PyObject *object, const struct hzb_sh
     PyArrayObject *array = (PyArrayObject *)object;
     if (PyArray_NDIM(array) != shape->axes ||
         !PyArray_CompareLists(PyArray_DIMS(array), shape->side, shape->axes)) {
-        struct hzb_shape has = {.axes = PyArray_NDIM(array)};
-        memcpy(has.side, PyArray_DIMS(array), (size_t)has.axes * sizeof(has.side[0]));
+        struct hzb_shape has = shape_of(array);
         PyObject *shown = hzb_shape_tuple(&has);
         if (shown)
             refuse_target(label, shape, options, "shape %R is not the level's", shown);
