@@ -62,6 +62,47 @@ static void free_device(struct hzb_context *context)
     context->device = NULL;
 }
 
+/* All contexts of the process, which the exit hook closes before it destroys the instance. */
+static struct {
+    struct hzb_mutex lock;
+    struct hzb_context *first;
+} open_contexts = {.lock = HZB_MUTEX_INIT};
+
+static void add_open(struct hzb_context *context)
+{
+    hzb_mutex_take(&open_contexts.lock);
+    context->next_open = open_contexts.first;
+    open_contexts.first = context;
+    hzb_mutex_drop(&open_contexts.lock);
+}
+
+/* Drop a reference; whether it was the last, and nobody can find the context any more. */
+static bool drop_reference(struct hzb_context *context)
+{
+    hzb_mutex_take(&open_contexts.lock);
+    bool last = --context->references == 0;
+    struct hzb_context **link = &open_contexts.first;
+    while (last && *link && *link != context)
+        link = &(*link)->next_open;
+    if (last && *link)
+        *link = context->next_open;
+    hzb_mutex_drop(&open_contexts.lock);
+    return last;
+}
+
+/* Take one from the list, with a reference. */
+static struct hzb_context *take_open(void)
+{
+    hzb_mutex_take(&open_contexts.lock);
+    struct hzb_context *context = open_contexts.first;
+    if (context) {
+        open_contexts.first = context->next_open;
+        hzb_context_retain(context);
+    }
+    hzb_mutex_drop(&open_contexts.lock);
+    return context;
+}
+
 static enum hzb_status create(const struct hzb_choice *choice, struct hzb_context **made,
                               struct hzb_error *err)
 {
@@ -90,6 +131,7 @@ static enum hzb_status create(const struct hzb_choice *choice, struct hzb_contex
         context->heap_bytes[use] = context->device->memory.memoryHeaps[context->heap[use]].size;
     }
     hzb_devices_notice(choice, context->notice, sizeof context->notice);
+    add_open(context);
     *made = context;
     return HZB_OK;
 }
@@ -106,7 +148,7 @@ void hzb_context_retain(struct hzb_context *context) { context->references++; }
 
 void hzb_context_release(struct hzb_context *context)
 {
-    if (!context || --context->references > 0)
+    if (!context || !drop_reference(context))
         return;
     free_device(context);
     if (!inherited(context))
@@ -181,6 +223,8 @@ static void forget_shared(void)
     shared.first = NULL;
     shared.standard = NULL;
     hzb_lock_init(&shared.lock);
+    open_contexts.first = NULL;
+    open_contexts.lock = (struct hzb_mutex)HZB_MUTEX_INIT;
 }
 
 bool hzb_contexts_setup(void)
@@ -247,23 +291,18 @@ enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hoo
 
 void hzb_contexts_shutdown(void)
 {
-    if (hzb_lock_take(&shared.lock, SHUTDOWN_MS) != HZB_LOCK_TAKEN)
-        return;
     bool idle = true;
-    while (shared.first) {
-        struct hzb_context *context = shared.first;
-        shared.first = context->next_shared;
+    struct hzb_context *context;
+    while ((context = take_open())) {
         if (hzb_lock_take(&context->lock, SHUTDOWN_MS) == HZB_LOCK_TAKEN) {
             context->closed = true;
             free_device(context);
             hzb_lock_drop(&context->lock);
-            hzb_context_release(context);
         } else {
             idle = false;
         }
+        hzb_context_release(context);
     }
-    shared.standard = NULL;
-    hzb_lock_drop(&shared.lock);
     if (idle)
         hzb_instance_destroy();
 }

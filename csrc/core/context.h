@@ -30,6 +30,7 @@ struct hzb_context {
     uint32_t heap[HZB_MEMORY_USES]; /* by enum hzb_memory_use */
     uint64_t heap_bytes[HZB_MEMORY_USES];
     struct hzb_context *next_shared;
+    struct hzb_context *next_open; /* of all contexts in the process */
     atomic_bool closed;
     atomic_bool lost;
     char notice[512]; /* a line for the log, until the binding has taken it; empty: none */
@@ -63,7 +64,7 @@ void hzb_context_leave(struct hzb_context *context);
 enum hzb_status hzb_context_close(struct hzb_context *context, const struct hzb_hooks *hooks,
                                   struct hzb_error *err);
 
-/* Close every shared context and destroy the instance; for the exit hook, which must not wait for
+/* Close every context and destroy the instance; for the exit hook, which must not wait for
    ever: a context that stays busy for a second is left to the system. */
 void hzb_contexts_shutdown(void);
 
