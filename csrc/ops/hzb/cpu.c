@@ -13,16 +13,19 @@
 #include <string.h>
 
 enum {
-    /* Texels of level 0 made at a time: what that needs stays in the first cache. */
-    CHUNK = 1024,
+    /* Texels of level 0 made at a time: what that needs stays in the first caches. */
+    CHUNK = 2048,
+    /* Rows of them, where neighbours in memory belong to different rows. */
+    TILE_ROWS = 8,
     /* Pieces of a row that are not tried as plain numbers after one that was not. */
     PATIENCE = 8,
     /* Source pixels that are worth a thread of their own. */
     PIXELS_A_THREAD = 1 << 17,
+    BANDS_A_THREAD = 2,
     /* Source pixels that are not worth a second band. */
     PIXELS_A_BAND = 1 << 14,
     /* Source pixels between looks for a signal. */
-    PIXELS_A_LOOK = 1 << 23,
+    PIXELS_A_LOOK = 1 << 22,
     UNREAL_BATCH = 4,
 };
 
@@ -47,14 +50,15 @@ struct build {
     size_t texel_bytes;
     bool unreal, nan_wins;
     bool in_place; /* rows of the frames are float32 words as they lie */
+    int tile_rows; /* of level 0 to be made at a time */
     struct axis columns[HZB_MAX_LEVELS], rows[HZB_MAX_LEVELS];
 };
 
-/* Consecutive levels that are made together, band by band: a band is 2^shift rows of the first
-   level and what stands for the same pixels in the others. */
+/* Consecutive levels that are made together, band by band. A band is `units` times 2^shift rows of
+   the first level, and what stands for the same pixels in the others. */
 struct stage {
     int first, end, shift;
-    int64_t bands;
+    int64_t units, bands;
 };
 
 /* ---- levels ---------------------------------------------------------------------------------- */
@@ -133,16 +137,21 @@ static bool reduce_plain(const struct build *build, const struct window *window,
     return plain;
 }
 
-/* `count` words of a row of the rectangle: as they lie, or read into `buffer`. */
-static const uint32_t *read_words(const struct build *build, int64_t frame, int64_t y, int64_t x,
-                                  int64_t count, uint32_t *buffer)
+/* A part of the rectangle as words: as they lie, or read into `buffer`. `pitch` is words from row
+   to row. */
+static const uint32_t *read_words(const struct build *build, int64_t frame, struct hzb_rect part,
+                                  uint32_t *buffer, int64_t *pitch)
 {
     const struct hzb_frames *frames = build->frames;
+    part.x += (uint32_t)build->x;
+    part.y += (uint32_t)build->y;
     if (build->in_place) {
-        const void *row = hzb_frames_at(frames, frame) + (build->y + y) * frames->row_stride;
-        return (const uint32_t *)row + build->x + x;
+        const void *row = hzb_frames_at(frames, frame) + part.y * frames->row_stride;
+        *pitch = frames->row_stride / (int64_t)sizeof(uint32_t);
+        return (const uint32_t *)row + part.x;
     }
-    hzb_frames_read_row(frames, frame, build->y + y, build->x + x, count, buffer);
+    hzb_frames_read(frames, frame, part, part.width, buffer);
+    *pitch = part.width;
     return buffer;
 }
 
@@ -168,29 +177,46 @@ static void make_texels(const struct build *build, int64_t frame, int64_t row, i
     }
 }
 
-static void make_row_of_frame(const struct build *build, int64_t frame, int64_t row, int *patience)
+/* Make texels [left, left + count) of `row_count` rows of level 0: pairs, or the one after them. */
+static void make_tile(const struct build *build, int64_t frame, int64_t row, int64_t row_count,
+                      int64_t left, int64_t count, int *patience)
+{
+    const struct axis *columns = &build->columns[0], *rows = &build->rows[0];
+    int64_t x[3], y[3], pitch;
+    const int taps = taps_of(columns, left, x);
+    const int64_t width = left < columns->pairs ? 2 * count + taps - 2 : x[1] - x[0] + 1;
+    const int last_tap = taps_of(rows, row + row_count - 1, y) - 1;
+    const int64_t bottom = y[last_tap];
+    taps_of(rows, row, y);
+    const int64_t top = y[0];
+
+    uint32_t buffer[3 * (2 * CHUNK + 1)];
+    struct hzb_rect part = {(uint32_t)x[0], (uint32_t)top, (uint32_t)width,
+                            (uint32_t)(bottom - top + 1)};
+    const uint32_t *words = read_words(build, frame, part, buffer, &pitch);
+    for (int64_t r = row; r < row + row_count; r++) {
+        uint32_t twice[3][2];
+        struct window window = {.row_count = taps_of(rows, r, y), .taps = taps};
+        for (int i = 0; i < window.row_count; i++) {
+            const uint32_t *source = words + (y[i] - top) * pitch;
+            twice[i][0] = twice[i][1] = *source;
+            window.rows[i] = width > 1 ? source : twice[i];
+        }
+        make_texels(build, frame, r, left, &window, count, patience);
+    }
+}
+
+static void make_rows_of_frame(const struct build *build, int64_t frame, int64_t row,
+                               int64_t row_count, int *patience)
 {
     const struct axis *columns = &build->columns[0];
-    uint32_t buffers[3][2 * CHUNK + 1];
-    int64_t y[3], x[3];
-    struct window window = {.row_count = taps_of(&build->rows[0], row, y), .taps = columns->taps};
-    for (int64_t left = 0; left < columns->pairs; left += CHUNK) {
-        int64_t count = smaller(CHUNK, columns->pairs - left);
-        for (int i = 0; i < window.row_count; i++) {
-            window.rows[i] =
-                read_words(build, frame, y[i], 2 * left, 2 * count + window.taps - 2, buffers[i]);
-        }
-        make_texels(build, frame, row, left, &window, count, patience);
+    const int64_t width = CHUNK / build->tile_rows;
+    for (int64_t left = 0; left < columns->pairs; left += width) {
+        int64_t count = smaller(width, columns->pairs - left);
+        make_tile(build, frame, row, row_count, left, count, patience);
     }
-    if (columns->pairs < columns->distinct) {
-        window.taps = taps_of(columns, columns->pairs, x);
-        for (int i = 0; i < window.row_count; i++) {
-            for (int j = 0; j < window.taps; j++)
-                buffers[i][j] = *read_words(build, frame, y[i], x[j], 1, &buffers[i][j]);
-            window.rows[i] = buffers[i];
-        }
-        make_texels(build, frame, row, columns->pairs, &window, 1, patience);
-    }
+    if (columns->pairs < columns->distinct)
+        make_tile(build, frame, row, row_count, columns->pairs, 1, patience);
 }
 
 static void make_row_of_level(const struct build *build, int64_t frame, int chain, int level,
@@ -244,26 +270,33 @@ struct band {
     int patience; /* pieces of rows not to be tried as plain numbers */
 };
 
-static void make_next_row(struct band *band, int level)
+/* Make the next row of a level or, of level 0, the next few. */
+static void make_next_rows(struct band *band, int level)
 {
     const struct build *build = band->build;
     const struct axis *columns = &build->columns[level];
-    const int64_t row = band->next[level]++;
-    if (row >= build->rows[level].distinct && row > band->start[level]) {
+    const int64_t row = band->next[level], distinct = build->rows[level].distinct;
+    int64_t count = 1;
+    if (row >= distinct && row > band->start[level]) {
         for (int chain = 0; chain < build->chains; chain++) {
             memcpy(level_row(build, band->frame, chain, level, row),
                    level_row(build, band->frame, chain, level, row - 1),
                    (size_t)columns->side * build->texel_bytes);
         }
-        return;
+    } else {
+        if (level == 0) {
+            if (row < distinct)
+                count = smaller(build->tile_rows, smaller(distinct, band->stop[0]) - row);
+            make_rows_of_frame(build, band->frame, row, count, &band->patience);
+        }
+        for (int chain = 0; chain < build->chains; chain++) {
+            if (level > 0)
+                make_row_of_level(build, band->frame, chain, level, row);
+            for (int64_t r = row; r < row + count; r++)
+                fill_row(build, level_row(build, band->frame, chain, level, r), columns);
+        }
     }
-    if (level == 0)
-        make_row_of_frame(build, band->frame, row, &band->patience);
-    for (int chain = 0; chain < build->chains; chain++) {
-        if (level > 0)
-            make_row_of_level(build, band->frame, chain, level, row);
-        fill_row(build, level_row(build, band->frame, chain, level, row), columns);
-    }
+    band->next[level] += count;
 }
 
 /* Make the rows of a level whose sources are there. Whether there was one. */
@@ -275,7 +308,7 @@ static bool make_ready_rows(struct band *band, int level)
         int count = taps_of(&band->build->rows[level], band->next[level], y);
         if (y[count - 1] >= band->next[level - 1])
             break;
-        make_next_row(band, level);
+        make_next_rows(band, level);
         any = true;
     }
     return any;
@@ -286,14 +319,16 @@ static void make_band(const struct build *build, int64_t frame, const struct sta
 {
     struct band band = {.build = build, .frame = frame};
     for (int level = stage->first; level < stage->end; level++) {
-        /* Not negative where there is more than one band. */
-        int shift = stage->shift - (level - stage->first);
-        band.start[level] = band.next[level] = index ? index << shift : 0;
-        band.stop[level] =
-            index + 1 < stage->bands ? (index + 1) << shift : build->rows[level].side;
+        const int64_t side = build->rows[level].side;
+        band.stop[level] = side;
+        if (stage->bands > 1) {
+            int64_t rows = stage->units << (stage->shift - (level - stage->first));
+            band.start[level] = band.next[level] = index * rows;
+            band.stop[level] = smaller((index + 1) * rows, side);
+        }
     }
     while (band.next[stage->first] < band.stop[stage->first]) {
-        make_next_row(&band, stage->first);
+        make_next_rows(&band, stage->first);
         for (int level = stage->first + 1; level < stage->end; level++)
             if (!make_ready_rows(&band, level))
                 break;
@@ -303,16 +338,20 @@ static void make_band(const struct build *build, int64_t frame, const struct sta
 /* The stage that starts at level `first`, for so many threads. */
 static struct stage stage_of(const struct build *build, int first, int threads)
 {
-    const int64_t rows = build->rows[first].side;
-    const int64_t pixels = build->rows[first].source * build->columns[first].source;
+    const struct axis *rows = &build->rows[first];
+    const int64_t pixels = rows->source * build->columns[first].source;
     struct stage stage = {.first = first, .end = build->levels, .bands = 1};
     if (pixels <= (threads > 1 ? PIXELS_A_BAND : PIXELS_A_LOOK))
         return stage;
-    /* Bands small enough to be shared out evenly, large enough for several levels. */
+    /* Units small enough to be shared out evenly, large enough for several levels; bands as large
+       as that and the looks for signals allow, since memory is read fastest in order. */
     stage.shift = 5;
-    while (stage.shift > 2 && rows >> stage.shift < 8 * threads)
+    while (stage.shift > 2 && rows->distinct >> stage.shift < 8 * threads)
         stage.shift--;
-    stage.bands = (rows + (1 << stage.shift) - 1) >> stage.shift;
+    const int64_t even_share = (rows->distinct - 1) / ((BANDS_A_THREAD * threads) << stage.shift);
+    const int64_t unit_pixels = build->columns[first].source << (stage.shift + 1);
+    stage.units = 1 + smaller(even_share, PIXELS_A_LOOK / unit_pixels);
+    stage.bands = (rows->side - 1) / (stage.units << stage.shift) + 1;
     if (stage.bands > 1) {
         stage.end = (int)smaller(build->levels, first + stage.shift + 1);
         for (int level = first + 1; level < stage.end; level++) {
@@ -460,6 +499,7 @@ enum hzb_status hzb_cpu_build(const struct hzb_options *options, const struct hz
         .unreal = options->rounding == HZB_ROUNDING_UNREAL,
         .nan_wins = options->nan == HZB_NAN_PROPAGATE,
         .in_place = are_words(frames),
+        .tile_rows = llabs(frames->column_stride) > llabs(frames->row_stride) ? TILE_ROWS : 1,
     };
     if (hzb_cpu_choose(&build.kernels, err))
         return err->status;
