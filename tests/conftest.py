@@ -39,7 +39,7 @@ def pytest_configure(config):
     whole = config.getoption("--whole")
     # The same examples in every run: what fails here fails everywhere.
     hypothesis.settings.register_profile(
-        "hzb", derandomize=True, deadline=None, max_examples=400 if whole else 40
+        "hzb", derandomize=True, deadline=None, max_examples=400 if whole else 25
     )
     hypothesis.settings.load_profile("hzb")
 
@@ -211,5 +211,5 @@ def rng():
 
 @pytest.fixture(scope="session")
 def share_of_sweep(device):
-    """Give the step through a whole sweep: SwiftShader, the slowest by far, takes a third of it."""
+    """Give the step through a long list: SwiftShader, the slowest by far, takes a third of it."""
     return 3 if _is_named(device, "swiftshader") else 1
