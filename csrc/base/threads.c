@@ -75,7 +75,9 @@ void hzb_mutex_take(struct hzb_mutex *mutex) { pthread_mutex_lock(&mutex->mutex)
 
 void hzb_mutex_drop(struct hzb_mutex *mutex) { pthread_mutex_unlock(&mutex->mutex); }
 
-bool hzb_at_fork_in_child(void (*handler)(void))
+bool hzb_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
 {
-    return !hzb_fault_due(HZB_FAULT_THREAD) && !pthread_atfork(NULL, NULL, handler);
+    return !hzb_fault_due(HZB_FAULT_THREAD) && !pthread_atfork(before, in_parent, in_child);
 }
+
+bool hzb_at_fork_in_child(void (*handler)(void)) { return hzb_at_fork(NULL, NULL, handler); }

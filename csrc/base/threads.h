@@ -32,7 +32,9 @@ struct hzb_mutex {
 void hzb_mutex_take(struct hzb_mutex *mutex);
 void hzb_mutex_drop(struct hzb_mutex *mutex);
 
-/* Have `handler` called in every child that is forked from now on, before anything else there. */
+/* Have handlers called at every fork from now on: before it, and after it in either process before
+   anything else there. NULL: none. */
+bool hzb_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 bool hzb_at_fork_in_child(void (*handler)(void));
 
 #endif

@@ -2,6 +2,7 @@
 #include "core/context.h"
 
 #include "base/alloc.h"
+#include "core/blocks.h"
 #include "core/plans.h"
 #include "vulkan/memory.h"
 
@@ -60,6 +61,7 @@ static void free_device(struct hzb_context *context)
     }
     context->plans = NULL;
     context->device = NULL;
+    hzb_blocks_trim();
 }
 
 /* All contexts of the process, which the exit hook closes before it destroys the instance. */

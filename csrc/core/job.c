@@ -2,6 +2,7 @@
 #include "core/job.h"
 
 #include "base/system.h"
+#include "core/blocks.h"
 #include "core/plans.h"
 
 /* A wait is cut into slices of this length, with a look at signals between them. */
@@ -53,6 +54,10 @@ enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const st
     if (host < MODEST_BYTES)
         return HZB_OK;
     uint64_t available = hzb_memory_available();
+    if (host > available) {
+        hzb_blocks_trim();
+        available = hzb_memory_available();
+    }
     if (host > available)
         return fail_memory(err, context, host, "the memory available to this process", available);
     return HZB_OK;

@@ -313,21 +313,88 @@ static void add_target(struct hzb_targets *targets, PyArrayObject *array, uint64
     targets->count++;
 }
 
+/* A level of at most this many bytes has memory of its own: who keeps the last few levels does not
+   keep the whole block. */
+enum { SMALL_LEVEL = 16384 };
+
+static uint64_t align(uint64_t bytes)
+{
+    return (bytes + HZB_BLOCK_ALIGNMENT - 1) / HZB_BLOCK_ALIGNMENT * HZB_BLOCK_ALIGNMENT;
+}
+
+/* Bytes of a block for the levels that are not small. */
+static uint64_t block_bytes(const struct hzb_input *input, const struct hzb_options *options,
+                            const struct hzb_extent *extent)
+{
+    uint64_t chain = 0;
+    for (int level = 0; level < extent->levels; level++) {
+        uint64_t bytes = level_frame_bytes(options, extent, level) * (uint64_t)input->frames.count;
+        if (bytes > SMALL_LEVEL)
+            chain += align(bytes);
+    }
+    return chain * (uint64_t)hzb_chain_count(options);
+}
+
+static const char capsule_name[] = "hzb._core.block";
+
+static void release_block(PyObject *capsule)
+{
+    hzb_block_release(PyCapsule_GetPointer(capsule, capsule_name));
+}
+
+/* Where the levels that are not small go, one after the other. */
+struct share {
+    PyObject *capsule; /* owns the block; NULL: there is none */
+    char *next;
+};
+
+static int open_share(const struct hzb_module *module, uint64_t bytes, struct share *share)
+{
+    struct hzb_block *block = NULL;
+    struct hzb_error err;
+    if (bytes && hzb_block_take(bytes, &block, &err)) {
+        hzb_raise(module, &err);
+        return -1;
+    }
+    if (!block)
+        return 0;
+    share->next = hzb_block_data(block);
+    share->capsule = PyCapsule_New(block, capsule_name, release_block);
+    if (!share->capsule)
+        hzb_block_release(block);
+    return share->capsule ? 0 : -1;
+}
+
+static PyObject *make_level(const struct hzb_shape *shape, int type, uint64_t bytes,
+                            struct share *share)
+{
+    npy_intp *side = (npy_intp *)shape->side;
+    if (!share->capsule || bytes <= SMALL_LEVEL)
+        return PyArray_SimpleNew(shape->axes, side, type);
+    PyObject *array = PyArray_SimpleNewFromData(shape->axes, side, type, share->next);
+    if (array && PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(share->capsule)) < 0)
+        Py_CLEAR(array);
+    share->next += align(bytes);
+    return array;
+}
+
 /* New arrays of one chain, in a list. */
 static PyObject *make_chain(const struct hzb_input *input, const struct hzb_options *options,
-                            const struct hzb_extent *extent, struct hzb_targets *targets)
+                            const struct hzb_extent *extent, struct share *share,
+                            struct hzb_targets *targets)
 {
     PyObject *chain = PyList_New(extent->levels);
     for (int level = 0; chain && level < extent->levels; level++) {
         struct hzb_shape shape = hzb_shape_of_level(&input->shape, options, extent, level);
-        PyObject *array = PyArray_SimpleNew(shape.axes, shape.side, stored_type(options));
+        uint64_t frame_bytes = level_frame_bytes(options, extent, level);
+        PyObject *array = make_level(&shape, stored_type(options),
+                                     frame_bytes * (uint64_t)input->frames.count, share);
         if (!array) {
             Py_CLEAR(chain);
             break;
         }
         PyList_SET_ITEM(chain, level, array);
-        add_target(targets, (PyArrayObject *)Py_NewRef(array),
-                   level_frame_bytes(options, extent, level));
+        add_target(targets, (PyArrayObject *)Py_NewRef(array), frame_bytes);
     }
     return chain;
 }
@@ -337,12 +404,16 @@ int hzb_targets_make(const struct hzb_module *module, const struct hzb_input *in
                      struct hzb_targets *targets)
 {
     bool both = hzb_chain_count(options) == 2;
-    PyObject *first = make_chain(input, options, extent, targets);
-    PyObject *second = first && both ? make_chain(input, options, extent, targets) : NULL;
+    struct share share = {0};
+    if (open_share(module, block_bytes(input, options, extent), &share) < 0)
+        return -1;
+    PyObject *first = make_chain(input, options, extent, &share, targets);
+    PyObject *second = first && both ? make_chain(input, options, extent, &share, targets) : NULL;
     if (second)
         targets->result = PyObject_CallFunctionObjArgs(module->bounds_type, first, second, NULL);
     else if (!both)
         targets->result = Py_XNewRef(first);
+    Py_XDECREF(share.capsule);
     Py_XDECREF(first);
     Py_XDECREF(second);
     if (targets->result)

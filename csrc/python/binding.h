@@ -14,6 +14,7 @@
 #endif
 #include <numpy/arrayobject.h>
 
+#include "core/blocks.h"
 #include "core/context.h"
 #include "core/job.h"
 #include "ops/hzb/plan.h"

@@ -50,6 +50,14 @@ static PyObject *live(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
                          hzb_live_vulkan_objects());
 }
 
+static PyObject *blocks(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
+{
+    uint64_t all, idle;
+    hzb_blocks_bytes(&all, &idle);
+    return Py_BuildValue("{sKsK}", "all", (unsigned long long)all, "idle",
+                         (unsigned long long)idle);
+}
+
 static PyObject *take_validation_messages(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
     PyObject *list = PyList_New(0);
@@ -250,6 +258,8 @@ PyMethodDef hzb_testing_methods[] = {
      "_fault_calls($module, kind, /)\n--\n\nCount the calls of a kind since it was armed."},
     {"_live", live, METH_NOARGS,
      "_live($module)\n--\n\nCount what is alive: allocations and Vulkan objects."},
+    {"_blocks", blocks, METH_NOARGS,
+     "_blocks($module)\n--\n\nCount the bytes of memory for results: all, and what is idle."},
     {"_take_validation_messages", take_validation_messages, METH_NOARGS,
      "_take_validation_messages($module)\n--\n\nTake the kept messages of the validation layer."},
     {"_provoke_validation_message", provoke_validation_message, METH_O,
