@@ -11,25 +11,16 @@ from twin import assert_like_reference
 
 import hzb
 import hzb.reference
-from hzb import _core
 
-HIDDEN = [
-    "storage16",
-    "storage16,subgroup_size_control",
-    "images",
-    "unified",
-    "storage16,subgroup_size_control,images,unified",
-]
+ALL = "storage16,subgroup_size_control,images,unified"
+HIDDEN = ["storage16", "storage16,subgroup_size_control", "images", "unified", ALL]
 
 
 @pytest.fixture(scope="module", params=HIDDEN)
-def context(request, device):
+def context(request, device, share_of_sweep):
     """Give a context on the device less some of its features."""
-    if (
-        request.param == "storage16"
-        and not _core._describe_plan((2, 2), device=device)[request.param]
-    ):
-        pytest.skip("the device has no 16-bit storage to hide, so that this is what others test")
+    if share_of_sweep > 1 and request.param != ALL and not request.config.getoption("--whole"):
+        pytest.skip("slow device: takes all features hidden at once, and each alone with --whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HZB_HIDE_FEATURES", request.param)
         context = hzb.Context(device=device)
@@ -51,8 +42,10 @@ def test_golden_cases(build, algorithm, share_of_sweep):
             assert_like_reference(build, case.depth, case.levels, **case.options)
 
 
-@pytest.mark.parametrize("sizing", ["pow2", "floor", "ceil"])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize(
+    ("sizing", "dtype"),
+    [("pow2", np.float16), ("floor", np.float16), ("ceil", np.float16), ("floor", np.float32)],
+)
 def test_sizes(build, rng, sizing, dtype):
     for shape in [(1, 1), (2, 3), (5, 4, 6), (7, 1, 300), (31, 33), (2, 129, 64), (255, 257)]:
         depth = rng.standard_normal(shape, np.float32)

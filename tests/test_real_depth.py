@@ -53,7 +53,7 @@ def test_levels(build, name, sizing):
 @pytest.mark.parametrize("name", REVERSED_Z)
 @pytest.mark.parametrize(
     "options",
-    [{"dtype": np.float32}, {"nan": "ignore"}, {"rounding": "nearest"}, {"levels": 3}],
+    [{"dtype": np.float32}, {"nan": "ignore"}, {"rounding": "nearest"}],
     ids=str,
 )
 def test_options(build, name, options):
