@@ -95,7 +95,7 @@ def test_references_of_a_build(device, changed):
     assert counts(values.values()) == before
 
 
-@pytest.mark.parametrize("changed", REFUSALS, ids=str)
+@pytest.mark.parametrize("changed", REFUSALS, ids=" ".join)
 def test_references_of_a_refusal(device, changed):
     values = arguments(device, **changed)
     before = counts(values.values())

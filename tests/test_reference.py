@@ -831,7 +831,12 @@ REFUSED_OPTIONS = [
     ({"view_rect": 4}, TypeError, ["view_rect", "4", "sequence"]),
     ({"view_rect": {0, 1, 2, 3}}, TypeError, ["view_rect", "sequence"]),
     ({"view_rect": {0: 0, 1: 0, 2: 3, 3: 2}}, TypeError, ["view_rect", "sequence"]),
-    ({"view_rect": iter((0, 0, 3, 2))}, TypeError, ["view_rect", "sequence"]),
+    pytest.param(
+        {"view_rect": iter((0, 0, 3, 2))},
+        TypeError,
+        ["view_rect", "sequence"],
+        id="view_rect-iterator",
+    ),
     ({"view_rect": np.array(4)}, TypeError, ["view_rect", "sequence"]),
     (
         {"rounding": "unreal", "reversed_z": False},
@@ -942,7 +947,9 @@ def test_out_is_written_and_returned(container: type[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "pair", [hzb.Bounds, lambda a, b: (a, b), lambda a, b: [tuple(a), b]], ids=str
+    "pair",
+    [hzb.Bounds, lambda a, b: (a, b), lambda a, b: [tuple(a), b]],
+    ids=["Bounds", "tuple", "list"],
 )
 def test_out_for_both_bounds(pair: Callable[..., Any]) -> None:
     out = pair(room(), room())
@@ -966,7 +973,7 @@ TAIL = np.zeros((1, 1), np.float16)
 SWAPPED = LEVEL.astype(LEVEL.dtype.newbyteorder("S"))
 REFUSED_OUT = [
     (np.zeros((2, 1, 1)), TypeError, ["out", "ndarray", "list or tuple"]),
-    (iter([LEVEL, TAIL]), TypeError, ["out", "list or tuple"]),
+    pytest.param(iter([LEVEL, TAIL]), TypeError, ["out", "list or tuple"], id="iterator"),
     ({0: LEVEL}, TypeError, ["out", "dict", "list or tuple"]),
     ([LEVEL, [[0]]], TypeError, ["out[1]", "list", "ndarray"]),
     ([LEVEL, None], TypeError, ["out[1]", "NoneType", "ndarray"]),

@@ -1,4 +1,4 @@
-"""The types that checkers and editors see: those of the C module, and what calls are said to give."""
+"""The types that checkers and editors see: the stubs against the module, and what calls give."""
 
 from __future__ import annotations
 
