@@ -64,7 +64,7 @@ def test_frames_longer_than_dispatches(build, rng, shape):
     assert_like_reference(build, rng.random(shape, np.float32))
 
 
-def assert_right_or_refused(build, device, rng, shape, levels):
+def assert_right_or_refused(build, device, rng, shape, **options):
     """Build a frame of few far pixels; its levels follow from where these are.
 
     A device may be too small for the frame: then the call says which limit that is.
@@ -72,9 +72,9 @@ def assert_right_or_refused(build, device, rng, shape, levels):
     depth = np.ones(shape, np.uint8)
     places = rng.integers(0, shape, (20, 2))
     depth[tuple(places.T)] = 0
-    shapes = hzb.level_shapes(shape, levels=levels)
-    rows = footprints.spans(shape[0], "pow2", [level[0] for level in shapes])
-    columns = footprints.spans(shape[1], "pow2", [level[1] for level in shapes])
+    shapes = hzb.level_shapes(shape, **options)
+    rows = footprints.spans(shape[0], options["sizing"], [level[0] for level in shapes])
+    columns = footprints.spans(shape[1], options["sizing"], [level[1] for level in shapes])
     want = [np.ones(level, np.float16) for level in shapes]
     for y, x in places:
         for level, (first_y, last_y), (first_x, last_x) in zip(want, rows, columns, strict=True):
@@ -82,7 +82,7 @@ def assert_right_or_refused(build, device, rng, shape, levels):
             under_x = (first_x <= x) & (x <= last_x)
             level[np.ix_(under_y, under_x)] = 0
     try:
-        built = build(depth, levels=levels)
+        built = build(depth, **options)
     except ValueError as error:
         refusal = str(error)
     else:
@@ -94,9 +94,9 @@ def assert_right_or_refused(build, device, rng, shape, levels):
 
 def test_frame_beyond_128_mib(build, device, rng):
     # The largest range of a storage buffer that every device must allow.
-    assert_right_or_refused(build, device, rng, (4099, 8211), levels=1)
+    assert_right_or_refused(build, device, rng, (4099, 8211), sizing="ceil", levels=1)
 
 
 @pytest.mark.whole
 def test_frame_of_16384_squared(build, device, rng):
-    assert_right_or_refused(build, device, rng, (16_384, 16_384), levels=None)
+    assert_right_or_refused(build, device, rng, (16_384, 16_384), sizing="pow2")
