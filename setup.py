@@ -204,7 +204,9 @@ class BuildExt(build_ext):
         # A new file only when the content is new: in-place builds go by file times.
         if not (target.is_file() and filecmp.cmp(module, target, shallow=False)):
             target.parent.mkdir(parents=True, exist_ok=True)
-            self.copy_file(str(module), str(target), preserve_times=False)
+            # Processes that have loaded the old file keep it.
+            target.unlink(missing_ok=True)
+            shutil.copy(module, target)
 
     def build_module(self) -> Path:
         """Compile and link what is out of date in the directory that this kind of build has."""
