@@ -1,5 +1,5 @@
 /* The caller's depth frames as they lie in memory, any strides, type and byte order, and their
-   conversion to float32 bit patterns. The one place that knows how a number becomes a depth word. */
+   conversion to float32 bit patterns: only this knows how a number becomes a depth word. */
 #ifndef HZB_CORE_FRAMES_H
 #define HZB_CORE_FRAMES_H
 
@@ -41,8 +41,8 @@ struct hzb_rect {
 /* Texel (0, 0) of one frame, frames counted in C order of the leading axes. */
 const char *hzb_frames_at(const struct hzb_frames *frames, int64_t frame);
 
-/* Write the rectangle of one frame as float32 bit patterns, `pitch` words from row to row: exact for
-   float32, float16 and 8- and 16-bit integers, rounded to odd for the wider types. */
+/* Write the rectangle of one frame as float32 bit patterns, `pitch` words from row to row: exact
+   for float32, float16 and 8- and 16-bit integers, rounded to odd for the wider types. */
 void hzb_frames_read(const struct hzb_frames *frames, int64_t frame, struct hzb_rect rect,
                      uint32_t pitch, uint32_t *words);
 
