@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Unless HZB_PINNED_LIMIT says otherwise: bytes of all blocks, in use or not. */
 #define DEFAULT_LIMIT (UINT64_C(1) << 30)
@@ -23,9 +24,13 @@ enum {
 };
 
 struct hzb_block {
+    atomic_long references;
     char *data;
     uint64_t bytes;
-    void *memory;           /* where `data` lies */
+    struct hzb_device *device; /* a reference; NULL: the block is plain memory */
+    struct hzb_buffer buffer;
+    void *memory; /* where `data` lies if it is plain */
+    pid_t owner;
     unsigned forks;         /* that the process had seen when the block was taken */
     struct hzb_block *next; /* of those that are to be freed */
 };
@@ -36,6 +41,8 @@ static struct {
     int idle_count;
     uint64_t idle_bytes, bytes; /* of the idle blocks, of all */
     uint64_t limit;             /* as last read */
+    long on_devices;            /* blocks that are not plain, of this process */
+    bool ended;                 /* the exit hook has run: no device is called any more */
     unsigned forks;
 } pool = {.lock = HZB_MUTEX_INIT};
 
@@ -44,14 +51,20 @@ static struct {
 static void before_fork(void) { hzb_mutex_take(&pool.lock); }
 
 /* A block in use is from now on that of two processes, each of which has arrays on it: it must not
-   be used again. */
+   be used again. Memory of a device is even the same for both, and is the parent's to free. */
 static void after_fork(void)
 {
     pool.forks++;
     hzb_mutex_drop(&pool.lock);
 }
 
-bool hzb_blocks_setup(void) { return hzb_at_fork(before_fork, after_fork, after_fork); }
+static void after_fork_in_child(void)
+{
+    pool.on_devices = 0;
+    after_fork();
+}
+
+bool hzb_blocks_setup(void) { return hzb_at_fork(before_fork, after_fork, after_fork_in_child); }
 
 /* ---- the limit ---- */
 
@@ -83,8 +96,21 @@ static enum hzb_status read_limit(uint64_t *limit, struct hzb_error *err)
 
 /* ---- blocks ---- */
 
+static void count_on_devices(int change)
+{
+    hzb_mutex_take(&pool.lock);
+    pool.on_devices += change;
+    hzb_mutex_drop(&pool.lock);
+}
+
+/* Free a block that is not counted among the pool's bytes any more. */
 static void destroy(struct hzb_block *block)
 {
+    if (block->device && block->owner == getpid()) {
+        hzb_buffer_destroy(block->device, &block->buffer);
+        hzb_device_release(block->device);
+        count_on_devices(-1);
+    }
     hzb_free(block->memory);
     hzb_free(block);
 }
@@ -123,12 +149,12 @@ static void condemn_oldest_locked(struct hzb_block **condemned)
 }
 
 /* The smallest idle block that will do. */
-static struct hzb_block *reuse_locked(uint64_t bytes)
+static struct hzb_block *reuse_locked(const struct hzb_device *device, uint64_t bytes)
 {
     int best = -1;
     for (int i = 0; i < pool.idle_count; i++) {
         uint64_t size = pool.idle[i]->bytes;
-        if (bytes <= size && size / MAX_WASTE <= bytes &&
+        if (pool.idle[i]->device == device && bytes <= size && size / MAX_WASTE <= bytes &&
             (best < 0 || size < pool.idle[best]->bytes))
             best = i;
     }
@@ -146,24 +172,43 @@ static bool reserve_locked(uint64_t bytes, struct hzb_block **condemned)
     return true;
 }
 
-static struct hzb_block *create(uint64_t bytes)
+static bool allocate_plain(struct hzb_block *block)
+{
+    /* Not zeroed: it may be memory that has been touched already. */
+    block->memory = hzb_realloc(NULL, block->bytes + HZB_BLOCK_ALIGNMENT - 1, 1);
+    uintptr_t address = (uintptr_t)block->memory;
+    block->data = (char *)block->memory + -address % HZB_BLOCK_ALIGNMENT;
+    return block->memory;
+}
+
+static bool allocate_on(struct hzb_device *device, struct hzb_block *block)
+{
+    struct hzb_error ignored;
+    if (hzb_buffer_create(device, HZB_MEMORY_READBACK, block->bytes, &block->buffer, &ignored))
+        return false;
+    count_on_devices(1);
+    hzb_device_retain(device);
+    block->device = device;
+    block->data = block->buffer.mapped;
+    return true;
+}
+
+static struct hzb_block *create(struct hzb_device *device, uint64_t bytes)
 {
     struct hzb_block *block = hzb_calloc(1, sizeof *block);
     if (!block)
         return NULL;
     block->bytes = bytes;
-    /* Not zeroed: it may be memory that has been touched already. */
-    block->memory = hzb_realloc(NULL, bytes + HZB_BLOCK_ALIGNMENT - 1, 1);
-    if (!block->memory) {
+    block->owner = getpid();
+    if (!(device ? allocate_on(device, block) : allocate_plain(block))) {
         hzb_free(block);
         return NULL;
     }
-    uintptr_t address = (uintptr_t)block->memory;
-    block->data = (char *)block->memory + -address % HZB_BLOCK_ALIGNMENT;
     return block;
 }
 
-enum hzb_status hzb_block_take(uint64_t bytes, struct hzb_block **taken, struct hzb_error *err)
+enum hzb_status hzb_block_take(struct hzb_device *device, uint64_t bytes, struct hzb_block **taken,
+                               struct hzb_error *err)
 {
     uint64_t limit;
     enum hzb_status status = read_limit(&limit, err);
@@ -173,25 +218,34 @@ enum hzb_status hzb_block_take(uint64_t bytes, struct hzb_block **taken, struct 
     hzb_mutex_take(&pool.lock);
     pool.limit = limit;
     unsigned forks = pool.forks;
-    struct hzb_block *block = reuse_locked(bytes);
+    struct hzb_block *block = reuse_locked(device, bytes);
     bool reserved = !block && reserve_locked(bytes, &condemned);
     hzb_mutex_drop(&pool.lock);
     destroy_all(condemned);
     if (reserved) {
-        block = create(bytes);
+        block = create(device, bytes);
         if (!block) {
             hzb_mutex_take(&pool.lock);
             pool.bytes -= bytes;
             hzb_mutex_drop(&pool.lock);
         }
     }
-    if (block)
+    if (block) {
+        block->references = 1;
         block->forks = forks;
+    }
     *taken = block;
     return HZB_OK;
 }
 
-char *hzb_block_data(struct hzb_block *block) { return block->data; }
+char *hzb_block_data(const struct hzb_block *block) { return block->data; }
+
+struct hzb_buffer *hzb_block_buffer(struct hzb_block *block)
+{
+    return block->device ? &block->buffer : NULL;
+}
+
+void hzb_block_retain(struct hzb_block *block) { block->references++; }
 
 static void keep_locked(struct hzb_block *block, struct hzb_block **condemned)
 {
@@ -205,15 +259,22 @@ static void keep_locked(struct hzb_block *block, struct hzb_block **condemned)
         condemn_oldest_locked(condemned);
 }
 
+/* Whether a block may be used again. */
+static bool is_reusable_locked(const struct hzb_block *block)
+{
+    return block->forks == pool.forks && !(block->device && block->device->destroyed);
+}
+
 void hzb_block_release(struct hzb_block *block)
 {
-    if (!block)
+    if (!block || --block->references)
         return;
     struct hzb_block *condemned = NULL;
     hzb_mutex_take(&pool.lock);
-    if (block->forks == pool.forks)
+    bool left = block->device && pool.ended;
+    if (!left && is_reusable_locked(block))
         keep_locked(block, &condemned);
-    else
+    else if (!left)
         condemn_locked(block, &condemned);
     hzb_mutex_drop(&pool.lock);
     destroy_all(condemned);
@@ -227,6 +288,15 @@ void hzb_blocks_trim(void)
         condemn_oldest_locked(&condemned);
     hzb_mutex_drop(&pool.lock);
     destroy_all(condemned);
+}
+
+bool hzb_blocks_shutdown(void)
+{
+    hzb_mutex_take(&pool.lock);
+    pool.ended = true;
+    bool none = pool.on_devices == 0;
+    hzb_mutex_drop(&pool.lock);
+    return none;
 }
 
 void hzb_blocks_bytes(uint64_t *all, uint64_t *idle)

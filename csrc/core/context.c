@@ -58,10 +58,10 @@ static void free_device(struct hzb_context *context)
     if (!inherited(context) && settle(context)) {
         hzb_plans_destroy(context->device, context->plans);
         hzb_device_destroy(context->device);
+        hzb_blocks_trim();
     }
     context->plans = NULL;
     context->device = NULL;
-    hzb_blocks_trim();
 }
 
 /* All contexts of the process, which the exit hook closes before it destroys the instance. */
@@ -305,6 +305,6 @@ void hzb_contexts_shutdown(void)
         }
         hzb_context_release(context);
     }
-    if (idle)
+    if (hzb_blocks_shutdown() && idle)
         hzb_instance_destroy();
 }

@@ -2,7 +2,6 @@
 #include "core/job.h"
 
 #include "base/system.h"
-#include "core/blocks.h"
 #include "core/plans.h"
 
 /* A wait is cut into slices of this length, with a look at signals between them. */
@@ -63,6 +62,32 @@ enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const st
     return HZB_OK;
 }
 
+enum hzb_status hzb_job_take_block(struct hzb_context *context, const struct hzb_op *op,
+                                   const void *plan, uint64_t bytes, const struct hzb_hooks *hooks,
+                                   struct hzb_block **block, struct hzb_error *err)
+{
+    *block = NULL;
+    if (!bytes)
+        return HZB_OK;
+    if (context->limits.unified || !op->stores_results(plan))
+        return hzb_block_take(NULL, bytes, block, err);
+    enum hzb_status status = hzb_context_enter(context, hooks, err);
+    if (status)
+        return status;
+    status = hzb_block_take(context->device, bytes, block, err);
+    hzb_context_leave(context);
+    return status;
+}
+
+/* The submission keeps the block that it writes to until it is done. */
+static void hold(struct hzb_resources *resources, struct hzb_block *block)
+{
+    if (block)
+        hzb_block_retain(block);
+    hzb_block_release(resources->block);
+    resources->block = block;
+}
+
 static enum hzb_status wait_done(struct hzb_context *context, struct hzb_resources *resources,
                                  const struct hzb_hooks *hooks, struct hzb_error *err)
 {
@@ -70,6 +95,8 @@ static enum hzb_status wait_done(struct hzb_context *context, struct hzb_resourc
         bool done;
         enum hzb_status status =
             hzb_commands_wait(context->device, &resources->commands, SLICE_NS, &done, err);
+        if (done)
+            hold(resources, NULL);
         if (status || done)
             return status;
         if (hooks->interrupted && hooks->interrupted(hooks->data))
@@ -86,24 +113,48 @@ static void upload(const struct hzb_job *job, int64_t first, uint32_t frames, vo
         hzb_frames_read(job->frames, first + i, rect, pitch, (uint32_t *)mapped + i * frame_words);
 }
 
+/* Record what this submission does with its results, where they leave the device's memory. */
+static enum hzb_status record_readback(struct hzb_device *device, const struct hzb_job *job,
+                                       int64_t first, uint32_t frames,
+                                       struct hzb_resources *resources, struct hzb_error *err)
+{
+    if (device->limits.unified)
+        return HZB_OK;
+    enum hzb_status status = hzb_commands_begin_last(device, &resources->commands, err);
+    if (status)
+        return status;
+    job->op->record_readback(job->plan, first, frames, job->outputs, device, resources);
+    return hzb_commands_end(device, &resources->commands, err);
+}
+
 static enum hzb_status run_group(struct hzb_context *context, const struct hzb_job *job,
                                  int64_t first, uint32_t frames, const struct hzb_hooks *hooks,
                                  struct hzb_error *err)
 {
     struct hzb_device *device = context->device;
+    struct hzb_buffer *block = job->block ? hzb_block_buffer(job->block) : NULL;
     struct hzb_resources *resources;
     enum hzb_status status =
         hzb_plans_get_locked(context, job->op, job->plan, frames, &resources, err);
     if (status)
         return status;
     upload(job, first, frames, resources->upload.mapped);
-    status = hzb_buffer_flush(device, &resources->upload, err);
+    hold(resources, job->block);
+    status = record_readback(device, job, first, frames, resources, err);
+    if (!status)
+        status = hzb_buffer_flush(device, &resources->upload, err);
+    /* What was written to arrays that lay there before must not come after what the device writes.
+     */
+    if (!status && block)
+        status = hzb_buffer_flush(device, block, err);
     if (!status)
         status = hzb_commands_submit(device, &resources->commands, err);
     if (!status)
         status = wait_done(context, resources, hooks, err);
     if (!status)
         status = hzb_buffer_invalidate(device, &resources->readback, err);
+    if (!status && block)
+        status = hzb_buffer_invalidate(device, block, err);
     if (status) {
         if (!resources->commands.submitted)
             hzb_plans_drop_locked(context, resources);

@@ -2,6 +2,7 @@
 #ifndef HZB_CORE_JOB_H
 #define HZB_CORE_JOB_H
 
+#include "core/blocks.h"
 #include "core/context.h"
 #include "core/op.h"
 
@@ -10,6 +11,7 @@ struct hzb_job {
     const void *plan;
     const struct hzb_frames *frames;
     const struct hzb_output *outputs;
+    struct hzb_block *block; /* that outputs with a buffer lie on; NULL: there are none */
 };
 
 /* Whether memory for the job is there: upload, device and read-back bytes against the heaps, and
@@ -18,6 +20,14 @@ struct hzb_job {
 enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const struct hzb_op *op,
                                      const void *plan, int64_t frames, uint64_t result_bytes,
                                      struct hzb_error *err);
+
+/* Take a block for results of a plan; of memory that the device fills where that saves a copy. NULL
+   for no bytes, and where hzb_block_take has none. May take the context's lock, as hzb_job_run
+   does.
+ */
+enum hzb_status hzb_job_take_block(struct hzb_context *context, const struct hzb_op *op,
+                                   const void *plan, uint64_t bytes, const struct hzb_hooks *hooks,
+                                   struct hzb_block **block, struct hzb_error *err);
 
 /* Run it; takes the context's lock. The caller holds no interpreter lock. */
 enum hzb_status hzb_job_run(struct hzb_context *context, const struct hzb_job *job,

@@ -21,12 +21,15 @@ struct hzb_resources {
     struct hzb_buffer upload, device, results, readback;
     struct hzb_image image;
     struct hzb_commands commands;
+    struct hzb_block *block; /* kept while a submission writes to it; NULL: none */
 };
 
 /* One array of the caller that receives a result: C-contiguous, `frame_bytes` for each frame. */
 struct hzb_output {
     void *data;
     uint64_t frame_bytes;
+    /* Where the array lies in memory that the device can write; NULL: it is the host's alone. */
+    const struct hzb_buffer *buffer;
 };
 
 struct hzb_op {
@@ -42,15 +45,22 @@ struct hzb_op {
     uint32_t (*output_count)(const void *plan);
 
     void (*needs)(const void *plan, uint32_t frames, struct hzb_needs *needs);
-    /* Record, in this order: the way from `upload` to where the kernels read, barriers included;
-       the kernels, which leave `results`; the way of `results` to the host's view of `readback`. */
+    /* Whether a result has the same bytes on the device as in the caller's array. */
+    bool (*stores_results)(const void *plan);
+
+    /* Record the way from `upload` to where the kernels read, barriers included, and then the
+       kernels, which leave `results`. */
     void (*record_upload)(const void *plan, uint32_t frames, struct hzb_device *device,
                           struct hzb_resources *resources);
     enum hzb_status (*record_kernels)(const void *plan, uint32_t frames, struct hzb_device *device,
                                       struct hzb_resources *resources, struct hzb_error *err);
-    void (*record_readback)(const void *plan, uint32_t frames, struct hzb_device *device,
+    /* Record the way of the results of frames [first, first + frames) to the caller's arrays that
+       the device can write, and of all others to the same place in `readback`. Not for unified
+       devices. */
+    void (*record_readback)(const void *plan, int64_t first, uint32_t frames,
+                            const struct hzb_output *outputs, struct hzb_device *device,
                             struct hzb_resources *resources);
-    /* Copy the results of frames [first, first + frames) to the caller's arrays. */
+    /* Copy them to the caller's arrays that the device cannot write. */
     void (*unpack)(const void *plan, const void *results, int64_t first, uint32_t frames,
                    const struct hzb_output *outputs);
 };

@@ -80,7 +80,8 @@ static enum hzb_status record(struct hzb_device *device, struct entry *entry,
     status = entry->op->record_kernels(entry->plan, entry->frames, device, resources, err);
     if (status)
         return status;
-    entry->op->record_readback(entry->plan, entry->frames, device, resources);
+    if (device->limits.unified)
+        hzb_commands_barrier(device, &resources->commands, HZB_BARRIER_KERNEL_TO_HOST);
     return hzb_commands_end(device, &resources->commands, err);
 }
 

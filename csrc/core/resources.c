@@ -1,6 +1,8 @@
 /* The memory and command buffer of one submission. Keeping them is core/plans.c. */
 #include "core/resources.h"
 
+#include "core/blocks.h"
+
 enum hzb_status hzb_resources_create(struct hzb_device *device, const struct hzb_needs *needs,
                                      enum hzb_residence residence, struct hzb_resources *resources,
                                      struct hzb_error *err)
@@ -37,4 +39,5 @@ void hzb_resources_destroy(struct hzb_device *device, struct hzb_resources *reso
     hzb_buffer_destroy(device, &resources->readback);
     hzb_buffer_destroy(device, &resources->device);
     hzb_buffer_destroy(device, &resources->upload);
+    hzb_block_release(resources->block);
 }

@@ -305,11 +305,15 @@ uint64_t hzb_targets_bytes(const struct hzb_input *input, const struct hzb_optio
 }
 
 /* Keep one more array, which this takes over. */
-static void add_target(struct hzb_targets *targets, PyArrayObject *array, uint64_t frame_bytes)
+static void add_target(struct hzb_targets *targets, PyArrayObject *array, uint64_t frame_bytes,
+                       const struct hzb_buffer *buffer)
 {
     targets->arrays[targets->count] = array;
-    targets->outputs[targets->count] =
-        (struct hzb_output){.data = PyArray_DATA(array), .frame_bytes = frame_bytes};
+    targets->outputs[targets->count] = (struct hzb_output){
+        .data = PyArray_DATA(array),
+        .frame_bytes = frame_bytes,
+        .buffer = buffer,
+    };
     targets->count++;
 }
 
@@ -322,9 +326,8 @@ static uint64_t align(uint64_t bytes)
     return (bytes + HZB_BLOCK_ALIGNMENT - 1) / HZB_BLOCK_ALIGNMENT * HZB_BLOCK_ALIGNMENT;
 }
 
-/* Bytes of a block for the levels that are not small. */
-static uint64_t block_bytes(const struct hzb_input *input, const struct hzb_options *options,
-                            const struct hzb_extent *extent)
+uint64_t hzb_targets_block_bytes(const struct hzb_input *input, const struct hzb_options *options,
+                                 const struct hzb_extent *extent)
 {
     uint64_t chain = 0;
     for (int level = 0; level < extent->levels; level++) {
@@ -342,39 +345,32 @@ static void release_block(PyObject *capsule)
     hzb_block_release(PyCapsule_GetPointer(capsule, capsule_name));
 }
 
-/* Where the levels that are not small go, one after the other. */
+/* The block as it is dealt out, level by level. */
 struct share {
-    PyObject *capsule; /* owns the block; NULL: there is none */
+    PyObject *keeper; /* owns the block for the arrays on it; NULL where there is no block */
     char *next;
+    const struct hzb_buffer *buffer;
 };
 
-static int open_share(const struct hzb_module *module, uint64_t bytes, struct share *share)
+static int open_share(struct hzb_block *block, struct share *share)
 {
-    struct hzb_block *block = NULL;
-    struct hzb_error err;
-    if (bytes && hzb_block_take(bytes, &block, &err)) {
-        hzb_raise(module, &err);
-        return -1;
-    }
     if (!block)
         return 0;
+    share->keeper = PyCapsule_New(block, capsule_name, release_block);
+    if (!share->keeper)
+        return -1;
+    hzb_block_retain(block);
     share->next = hzb_block_data(block);
-    share->capsule = PyCapsule_New(block, capsule_name, release_block);
-    if (!share->capsule)
-        hzb_block_release(block);
-    return share->capsule ? 0 : -1;
+    share->buffer = hzb_block_buffer(block);
+    return 0;
 }
 
-static PyObject *make_level(const struct hzb_shape *shape, int type, uint64_t bytes,
-                            struct share *share)
+static PyObject *make_shared(struct hzb_shape *shape, int type, uint64_t bytes, struct share *share)
 {
-    npy_intp *side = (npy_intp *)shape->side;
-    if (!share->capsule || bytes <= SMALL_LEVEL)
-        return PyArray_SimpleNew(shape->axes, side, type);
-    PyObject *array = PyArray_SimpleNewFromData(shape->axes, side, type, share->next);
-    if (array && PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(share->capsule)) < 0)
-        Py_CLEAR(array);
+    PyObject *array = PyArray_SimpleNewFromData(shape->axes, shape->side, type, share->next);
     share->next += align(bytes);
+    if (array && PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(share->keeper)) < 0)
+        Py_CLEAR(array);
     return array;
 }
 
@@ -384,17 +380,21 @@ static PyObject *make_chain(const struct hzb_input *input, const struct hzb_opti
                             struct hzb_targets *targets)
 {
     PyObject *chain = PyList_New(extent->levels);
+    int type = stored_type(options);
     for (int level = 0; chain && level < extent->levels; level++) {
         struct hzb_shape shape = hzb_shape_of_level(&input->shape, options, extent, level);
         uint64_t frame_bytes = level_frame_bytes(options, extent, level);
-        PyObject *array = make_level(&shape, stored_type(options),
-                                     frame_bytes * (uint64_t)input->frames.count, share);
+        uint64_t bytes = frame_bytes * (uint64_t)input->frames.count;
+        bool shared = share->keeper && bytes > SMALL_LEVEL;
+        PyObject *array = shared ? make_shared(&shape, type, bytes, share)
+                                 : PyArray_SimpleNew(shape.axes, shape.side, type);
         if (!array) {
             Py_CLEAR(chain);
             break;
         }
         PyList_SET_ITEM(chain, level, array);
-        add_target(targets, (PyArrayObject *)Py_NewRef(array), frame_bytes);
+        add_target(targets, (PyArrayObject *)Py_NewRef(array), frame_bytes,
+                   shared ? share->buffer : NULL);
     }
     return chain;
 }
@@ -405,7 +405,7 @@ int hzb_targets_make(const struct hzb_module *module, const struct hzb_input *in
 {
     bool both = hzb_chain_count(options) == 2;
     struct share share = {0};
-    if (open_share(module, block_bytes(input, options, extent), &share) < 0)
+    if (open_share(targets->block, &share) < 0)
         return -1;
     PyObject *first = make_chain(input, options, extent, &share, targets);
     PyObject *second = first && both ? make_chain(input, options, extent, &share, targets) : NULL;
@@ -413,7 +413,7 @@ int hzb_targets_make(const struct hzb_module *module, const struct hzb_input *in
         targets->result = PyObject_CallFunctionObjArgs(module->bounds_type, first, second, NULL);
     else if (!both)
         targets->result = Py_XNewRef(first);
-    Py_XDECREF(share.capsule);
+    Py_XDECREF(share.keeper);
     Py_XDECREF(first);
     Py_XDECREF(second);
     if (targets->result)
@@ -433,6 +433,7 @@ void hzb_targets_close(struct hzb_targets *targets)
     for (int i = 0; i < targets->count; i++)
         Py_DECREF(targets->arrays[i]);
     Py_XDECREF(targets->result);
+    hzb_block_release(targets->block);
 }
 
 /* ---- out= ---- */
@@ -509,7 +510,7 @@ static int take_chain(const char *label, PyObject *chain, const struct hzb_input
         if (check_target(name, object, &shape, options) < 0)
             return -1;
         add_target(targets, (PyArrayObject *)Py_NewRef(object),
-                   level_frame_bytes(options, extent, level));
+                   level_frame_bytes(options, extent, level), NULL);
     }
     return 0;
 }

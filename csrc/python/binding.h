@@ -139,14 +139,15 @@ void hzb_input_close(struct hzb_input *input);
 
 /* The arrays that results go to, as core wants them, and what the call returns. */
 struct hzb_targets {
+    struct hzb_block *block; /* a reference; NULL: none */
     int count;
     PyArrayObject *arrays[2 * HZB_MAX_LEVELS]; /* owned */
     struct hzb_output outputs[2 * HZB_MAX_LEVELS];
     PyObject *result; /* owned */
 };
 
-/* Take the caller's arrays, or make new ones. `targets` is zeroed by the caller; -1 with an
-   exception. */
+/* Take the caller's arrays, or make new ones, on the block if there is one. `targets` is zeroed by
+   the caller but for the block; -1 with an exception. */
 int hzb_targets_take(PyObject *out, const struct hzb_input *input,
                      const struct hzb_options *options, const struct hzb_extent *extent,
                      struct hzb_targets *targets);
@@ -154,6 +155,10 @@ int hzb_targets_make(const struct hzb_module *module, const struct hzb_input *in
                      const struct hzb_options *options, const struct hzb_extent *extent,
                      struct hzb_targets *targets);
 void hzb_targets_close(struct hzb_targets *targets);
+
+/* Bytes of the block that new arrays share: of the levels that are not small. */
+uint64_t hzb_targets_block_bytes(const struct hzb_input *input, const struct hzb_options *options,
+                                 const struct hzb_extent *extent);
 
 /* Bytes of all results together; UINT64_MAX beyond 64 bits. */
 uint64_t hzb_targets_bytes(const struct hzb_input *input, const struct hzb_options *options,

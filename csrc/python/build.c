@@ -85,6 +85,23 @@ PyDoc_STRVAR(
     "hzb.VulkanError\n"
     "    If the driver failed.");
 
+/* Make the arrays that results go to. */
+static int make_targets(const struct hzb_module *module, struct hzb_call *call)
+{
+    uint64_t bytes = hzb_targets_block_bytes(&call->input, &call->options, &call->extent);
+    struct hzb_error err;
+    struct hzb_unlocked unlocked;
+    hzb_unlock(&unlocked);
+    enum hzb_status status = hzb_job_take_block(call->context, &hzb_op, &call->plan, bytes,
+                                                &unlocked.hooks, &call->targets.block, &err);
+    hzb_relock(&unlocked);
+    if (status) {
+        hzb_raise(module, &err);
+        return -1;
+    }
+    return hzb_targets_make(module, &call->input, &call->options, &call->extent, &call->targets);
+}
+
 int hzb_call_prepare(struct hzb_module *module, PyObject *const values[HZB_NAMES], bool lane_table,
                      struct hzb_call *call)
 {
@@ -116,9 +133,7 @@ int hzb_call_prepare(struct hzb_module *module, PyObject *const values[HZB_NAMES
         hzb_raise(module, &err);
         return -1;
     }
-    return out ? 0
-               : hzb_targets_make(module, &call->input, &call->options, &call->extent,
-                                  &call->targets);
+    return out ? 0 : make_targets(module, call);
 }
 
 struct hzb_job hzb_call_job(const struct hzb_call *call)
@@ -128,6 +143,7 @@ struct hzb_job hzb_call_job(const struct hzb_call *call)
         .plan = &call->plan,
         .frames = &call->input.frames,
         .outputs = call->targets.outputs,
+        .block = call->targets.block,
     };
 }
 

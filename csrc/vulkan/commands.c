@@ -1,10 +1,35 @@
-/* One command buffer: its recording, submission and end. What is not recorded here is not used. */
+/* The commands of one submission: their recording, submission and end. What is not recorded here is
+   not used. */
 #include "vulkan/commands.h"
 
 #include <time.h>
 
 /* A small build is done in less time than it takes to be woken from a wait. */
 #define SPIN_NS 50000
+
+static enum hzb_status begin_buffer(struct hzb_device *device, struct hzb_commands *commands,
+                                    VkCommandBuffer *buffer, VkCommandBufferUsageFlags usage,
+                                    struct hzb_error *err)
+{
+    const VkCommandBufferAllocateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+        .commandPool = device->command_pool,
+        .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+        .commandBufferCount = 1,
+    };
+    const VkCommandBufferBeginInfo begin = {
+        .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+        .flags = usage,
+    };
+    if (!*buffer)
+        VK_CREATE(*buffer, device->vk.vkAllocateCommandBuffers, device->handle, &info);
+    VK(device->vk.vkBeginCommandBuffer, *buffer, &begin);
+    commands->buffer = *buffer;
+    return HZB_OK;
+
+fail:
+    return err->status;
+}
 
 enum hzb_status hzb_commands_begin(struct hzb_device *device, uint32_t dispatches,
                                    struct hzb_commands *commands, struct hzb_error *err)
@@ -25,20 +50,13 @@ enum hzb_status hzb_commands_begin(struct hzb_device *device, uint32_t dispatche
         .queryType = VK_QUERY_TYPE_TIMESTAMP,
         .queryCount = 2,
     };
-    const VkCommandBufferAllocateInfo buffer = {
-        .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-        .commandPool = device->command_pool,
-        .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-        .commandBufferCount = 1,
-    };
-    const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     VK_CREATE(commands->descriptors, device->vk.vkCreateDescriptorPool, device->handle,
               &descriptors, NULL);
     VK_CREATE(commands->fence, device->vk.vkCreateFence, device->handle, &fence, NULL);
     if (device->limits.timestamps)
         VK_CREATE(commands->queries, device->vk.vkCreateQueryPool, device->handle, &queries, NULL);
-    VK_CREATE(commands->buffer, device->vk.vkAllocateCommandBuffers, device->handle, &buffer);
-    VK(device->vk.vkBeginCommandBuffer, commands->buffer, &begin);
+    if (begin_buffer(device, commands, &commands->kept, 0, err))
+        goto fail;
     if (commands->queries)
         device->vk.vkCmdResetQueryPool(commands->buffer, commands->queries, 0, 2);
     return HZB_OK;
@@ -58,12 +76,25 @@ fail:
     return err->status;
 }
 
-void hzb_commands_destroy(struct hzb_device *device, struct hzb_commands *commands)
+enum hzb_status hzb_commands_begin_last(struct hzb_device *device, struct hzb_commands *commands,
+                                        struct hzb_error *err)
 {
-    if (commands->buffer) {
-        device->vk.vkFreeCommandBuffers(device->handle, device->command_pool, 1, &commands->buffer);
+    return begin_buffer(device, commands, &commands->last,
+                        VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, err);
+}
+
+static void free_buffer(struct hzb_device *device, VkCommandBuffer buffer)
+{
+    if (buffer) {
+        device->vk.vkFreeCommandBuffers(device->handle, device->command_pool, 1, &buffer);
         hzb_vulkan_count(-1);
     }
+}
+
+void hzb_commands_destroy(struct hzb_device *device, struct hzb_commands *commands)
+{
+    free_buffer(device, commands->kept);
+    free_buffer(device, commands->last);
     VK_DESTROY(device->vk.vkDestroyQueryPool, device->handle, commands->queries);
     VK_DESTROY(device->vk.vkDestroyFence, device->handle, commands->fence);
     VK_DESTROY(device->vk.vkDestroyDescriptorPool, device->handle, commands->descriptors);
@@ -253,10 +284,11 @@ fail:
 enum hzb_status hzb_commands_submit(struct hzb_device *device, struct hzb_commands *commands,
                                     struct hzb_error *err)
 {
+    const VkCommandBuffer buffers[] = {commands->kept, commands->last};
     const VkSubmitInfo info = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
-        .commandBufferCount = 1,
-        .pCommandBuffers = &commands->buffer,
+        .commandBufferCount = 1 + !!commands->last,
+        .pCommandBuffers = buffers,
     };
     VK(device->vk.vkResetFences, device->handle, 1, &commands->fence);
     VK(device->vk.vkQueueSubmit, device->queue, 1, &info, commands->fence);

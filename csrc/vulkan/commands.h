@@ -1,5 +1,5 @@
-/* Recording, submitting and awaiting one command buffer. What is recorded is an operation's
-   business. */
+/* Recording, submitting and awaiting the commands of one submission. What is recorded is an
+   operation's business. */
 #ifndef HZB_VULKAN_COMMANDS_H
 #define HZB_VULKAN_COMMANDS_H
 
@@ -7,7 +7,8 @@
 #include "vulkan/pipeline.h"
 
 struct hzb_commands {
-    VkCommandBuffer buffer;
+    VkCommandBuffer kept, last; /* submitted in this order; `last` only where it was ever begun */
+    VkCommandBuffer buffer;     /* the one of them that is recorded to */
     VkDescriptorPool descriptors;
     VkFence fence;
     VkQueryPool queries; /* two timestamps around the kernels, where the device has timestamps */
@@ -20,6 +21,10 @@ enum hzb_status hzb_commands_begin(struct hzb_device *device, uint32_t dispatche
                                    struct hzb_commands *commands, struct hzb_error *err);
 enum hzb_status hzb_commands_end(struct hzb_device *device, struct hzb_commands *commands,
                                  struct hzb_error *err);
+/* Begin to record, after the end of what is kept, what comes last in the next submission and is
+   good for that one alone. Not while submitted. */
+enum hzb_status hzb_commands_begin_last(struct hzb_device *device, struct hzb_commands *commands,
+                                        struct hzb_error *err);
 void hzb_commands_destroy(struct hzb_device *device, struct hzb_commands *commands);
 
 struct hzb_range {
@@ -61,7 +66,7 @@ void hzb_commands_timestamp(struct hzb_device *device, struct hzb_commands *comm
 /* Nanoseconds between the two, of a submission that is done; negative where there are none. */
 double hzb_commands_elapsed(struct hzb_device *device, const struct hzb_commands *commands);
 
-/* A recorded command buffer may be submitted again once it is done. */
+/* What is kept may be submitted again once it is done. */
 enum hzb_status hzb_commands_submit(struct hzb_device *device, struct hzb_commands *commands,
                                     struct hzb_error *err);
 /* Wait at most this long for a submitted one; `*done` says whether it is. */

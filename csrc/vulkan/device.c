@@ -202,6 +202,7 @@ static enum hzb_status open_device(struct hzb_device *device, struct hzb_error *
     };
     const VkCommandPoolCreateInfo pool = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+        .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
         .queueFamilyIndex = device->queue_family,
     };
     VK_CREATE(device->handle, vkCreateDevice, device->physical, &info, NULL);
@@ -223,6 +224,7 @@ enum hzb_status hzb_device_create(VkPhysicalDevice physical, const struct hzb_de
     struct hzb_device *device = hzb_calloc(1, sizeof(*device));
     if (!device)
         return hzb_fail_no_memory(err, sizeof(*device));
+    device->references = 1;
     device->physical = physical;
     device->info = *info;
     hzb_compute_family(physical, &device->queue_family, &timestamp_bits);
@@ -253,10 +255,22 @@ void hzb_device_destroy(struct hzb_device *device)
 {
     if (!device)
         return;
+    device->destroyed = true;
     if (device->handle) {
         wait_idle(device);
         hzb_pipelines_destroy(device);
         VK_DESTROY(device->vk.vkDestroyCommandPool, device->handle, device->command_pool);
+    }
+    hzb_device_release(device);
+}
+
+void hzb_device_retain(struct hzb_device *device) { device->references++; }
+
+void hzb_device_release(struct hzb_device *device)
+{
+    if (--device->references)
+        return;
+    if (device->handle) {
         device->vk.vkDestroyDevice(device->handle, NULL);
         hzb_vulkan_count(-1);
     }

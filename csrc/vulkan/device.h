@@ -5,6 +5,8 @@
 
 #include "vulkan/loader.h"
 
+#include <stdatomic.h>
+
 /* What plans and kernels depend on; every field is what the device can do less what
    HZB_HIDE_FEATURES (a comma-separated list: "storage16", "subgroup_size_control", "images",
    "unified") hides, which tests use to take the paths of lesser devices. */
@@ -28,6 +30,8 @@ struct hzb_limits {
 struct hzb_pipelines;
 
 struct hzb_device {
+    atomic_long references;
+    atomic_bool destroyed; /* but for memory on it */
     VkDevice handle;
     VkPhysicalDevice physical;
     struct VolkDeviceTable vk;
@@ -43,7 +47,12 @@ struct hzb_device {
 
 enum hzb_status hzb_device_create(VkPhysicalDevice physical, const struct hzb_device_info *info,
                                   struct hzb_device **device, struct hzb_error *err);
-/* Waits for the device to be idle. NULL is allowed. */
+/* Wait for the device to be idle and free all that work on it needs. The VkDevice itself goes when
+   nobody has memory on it any more. NULL is allowed. */
 void hzb_device_destroy(struct hzb_device *device);
+
+/* Keep the VkDevice for memory on it; any thread. */
+void hzb_device_retain(struct hzb_device *device);
+void hzb_device_release(struct hzb_device *device);
 
 #endif

@@ -152,19 +152,48 @@ static enum hzb_status record_kernels(const void *plan_, uint32_t frames, struct
     return HZB_OK;
 }
 
-static void record_readback(const void *plan_, uint32_t frames, struct hzb_device *device,
+static bool stores_results(const void *plan_)
+{
+    const struct hzb_plan *plan = plan_;
+    return plan->texel_bytes == plan->result_texel_bytes;
+}
+
+/* The levels from `level` on that lie one after the other in `readback`, too. */
+static int count_indirect(const struct hzb_output *outputs, int level, int levels)
+{
+    int end = level;
+    while (end < levels && !outputs[end].buffer)
+        end++;
+    return end - level;
+}
+
+static void record_readback(const void *plan_, int64_t first, uint32_t frames,
+                            const struct hzb_output *outputs, struct hzb_device *device,
                             struct hzb_resources *resources)
 {
-    (void)frames;
     const struct hzb_plan *plan = plan_;
     struct hzb_commands *commands = &resources->commands;
-    if (plan->unified) {
-        hzb_commands_barrier(device, commands, HZB_BARRIER_KERNEL_TO_HOST);
-        return;
-    }
     hzb_commands_barrier(device, commands, HZB_BARRIER_KERNEL_TO_COPY);
-    const struct hzb_range results = {&resources->results, 0, resources->results.size};
-    hzb_commands_copy(device, commands, &results, &resources->readback, 0);
+    for (int chain = 0; chain < plan->chains; chain++, outputs += plan->levels) {
+        for (int level = 0, count; level < plan->levels; level += count) {
+            const struct hzb_output *output = &outputs[level];
+            struct hzb_range results = {&resources->results,
+                                        hzb_plan_level_offset(plan, frames, chain, level), 0};
+            count = count_indirect(outputs, level, plan->levels);
+            if (count) {
+                results.size =
+                    hzb_plan_level_offset(plan, frames, chain, level + count) - results.offset;
+                hzb_commands_copy(device, commands, &results, &resources->readback, results.offset);
+            } else {
+                count = 1;
+                results.size = frames * output->frame_bytes;
+                hzb_commands_copy(
+                    device, commands, &results, output->buffer,
+                    (uint64_t)((char *)output->data - (char *)output->buffer->mapped) +
+                        (uint64_t)first * output->frame_bytes);
+            }
+        }
+    }
     hzb_commands_barrier(device, commands, HZB_BARRIER_COPY_TO_HOST);
 }
 
@@ -200,11 +229,13 @@ static void unpack(const void *plan_, const void *results, int64_t first, uint32
     for (int chain = 0; chain < plan->chains; chain++) {
         for (int level = 0; level < plan->levels; level++) {
             const struct hzb_output *output = &outputs[chain * plan->levels + level];
+            if (output->buffer)
+                continue;
             const char *source =
                 (const char *)results + hzb_plan_level_offset(plan, frames, chain, level);
             char *target = (char *)output->data + (uint64_t)first * output->frame_bytes;
             uint64_t bytes = frames * output->frame_bytes;
-            if (plan->texel_bytes == plan->result_texel_bytes)
+            if (stores_results(plan))
                 memcpy(target, source, bytes);
             else
                 pack_halves((uint16_t *)(void *)target, (const uint32_t *)(const void *)source,
@@ -240,6 +271,7 @@ const struct hzb_op hzb_op = {
     .pitch = pitch,
     .output_count = output_count,
     .needs = needs,
+    .stores_results = stores_results,
     .record_upload = record_upload,
     .record_kernels = record_kernels,
     .record_readback = record_readback,
