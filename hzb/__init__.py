@@ -1,4 +1,4 @@
-"""Hierarchical Z buffers of depth arrays, computed by headless Vulkan.
+"""Hierarchical Z buffers of depth arrays, computed by headless Vulkan or on the processor.
 
 Depth is reversed-Z (near = 1, far = 0) unless a call says ``reversed_z=False``. `build` makes the
 levels, `level_shapes` tells their sizes, `devices` lists what there is to compute on. `reference`

@@ -75,7 +75,7 @@ def _complain(reason: str, status: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m hzb",
-        description="Hierarchical Z buffers from NumPy depth arrays, computed by headless Vulkan.",
+        description="Hierarchical Z buffers from NumPy depth arrays, on GPU or processor.",
         epilog="Exit status: 0 done; 1 a file, a device or memory failed; 2 a wrong argument.",
     )
     parser.add_argument("--version", action="version", version=f"hzb {hzb.__version__}")
@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     build.add_argument("--algorithm", default="auto", metavar="NAME", help="of the kernels (auto)")
     build.add_argument(
-        "--device", metavar="SPEC", help="index, UUID or part of a name, as in HZB_DEVICE"
+        "--device", metavar="SPEC", help='index, UUID, part of a name or "cpu", as in HZB_DEVICE'
     )
     return parser
 
@@ -164,13 +164,10 @@ def _info(*, as_json: bool) -> None:
 
 def _facts() -> dict[str, Any]:
     loader = _core._loader_details()
-    try:
-        devices = [
-            {**_record(record), **details}
-            for record, details in zip(hzb.devices(), _core._device_details(), strict=True)
-        ]
-    except hzb.Error as error:  # a driver that fails is what a report is about
-        devices, loader["error"] = [], str(error)
+    devices = [
+        {**_record(record), **details}
+        for record, details in zip(hzb.devices(), _core._device_details(), strict=True)
+    ]
     others = (name for name in os.environ if name.startswith(("HZB_", "VK_")))
     return {
         "versions": {
@@ -200,7 +197,7 @@ def _report(facts: dict[str, Any]) -> list[str]:
         f"layers  {', '.join(loader['layers']) or 'none'}",
         f"nodes   {', '.join(facts['device_nodes']) or 'none'}",
         "",
-        f"devices: {len(facts['devices'])}" + (", in order of index" if facts["devices"] else ""),
+        f"devices: {len(facts['devices'])}, in order of index",
     ]
     for device in facts["devices"]:
         lines += _device_lines(device)
@@ -219,13 +216,36 @@ def _loader_line(loader: dict[str, Any]) -> str:
 
 
 def _device_lines(device: dict[str, Any]) -> list[str]:
+    if "error" in device:
+        rows = {"kind": device["kind"], "error": device["error"]}
+    elif device["kind"] == "native":
+        rows = _native_rows(device)
+    else:
+        rows = _vulkan_rows(device)
+    return [
+        f"  [{device['index']}] {device['name']}",
+        *(f"      {name:14}  {value}" for name, value in rows.items()),
+    ]
+
+
+def _native_rows(device: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": f'{device["kind"]}, without Vulkan; as a device "cpu"',
+        "driver": f"{device['driver_name']} {device['driver_version']}",
+        "memory": _bytes(device["memory"]),
+        "instructions": f"{device['instruction_set']} of {', '.join(device['instruction_sets'])}",
+        "threads": device["threads"],
+    }
+
+
+def _vulkan_rows(device: dict[str, Any]) -> dict[str, Any]:
     def there(name: str) -> str:
         return "yes" if device[name] else "missing"
 
     groups = "×".join(map(str, device["group_count"]))
     images = f"up to {device['image_side']}, {device['image_layers']} layers"
     clock = f"yes, {device['timestamp_ns']:g} ns a tick" if device["timestamps"] else "missing"
-    rows = {
+    return {
         "kind": device["kind"],
         "ids": f"vendor {device['vendor_id']:#06x}, device {device['device_id']:#06x}",
         "UUID": device["uuid"],
@@ -241,10 +261,6 @@ def _device_lines(device: dict[str, Any]) -> list[str]:
         "groups": f"{groups}, {device['group_invocations']} invocations each, "
         f"{_bytes(device['shared_bytes'])} shared",
     }
-    return [
-        f"  [{device['index']}] {device['name']}",
-        *(f"      {name:14}  {value}" for name, value in rows.items()),
-    ]
 
 
 def _bytes(count: int) -> str:

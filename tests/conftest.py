@@ -1,7 +1,8 @@
 """On which devices the suite runs, how much of it, and what the validation layer says of each test.
 
-``HZB_TEST_DEVICES``, a comma-separated list such as ``llvmpipe,swiftshader``, names parts of device
-or driver names; one that is absent ends the run. Without it the suite takes whatever is present.
+``HZB_TEST_DEVICES``, a comma-separated list such as ``llvmpipe,cpu``, names parts of device or
+driver names, and the native path; one that is absent ends the run. Without it the suite takes
+whatever is present.
 ``HZB_TEST_VALIDATION=required`` ends the run where the Khronos validation layer is absent.
 ``--whole`` adds the sweeps marked ``whole`` and draws more examples.
 """
@@ -101,7 +102,7 @@ def _devices(names):
     """Give the devices to run on by the names they have in test ids."""
     present = hzb.devices()
     if not names:
-        return {record.driver_name: record for record in present}
+        return {_name(record): record for record in present}
     found = {}
     for name in names:
         record = next((record for record in present if _is_named(record, name)), None)
@@ -115,7 +116,13 @@ def _devices(names):
     return found
 
 
+def _name(record):
+    return "cpu" if record.kind == "native" else record.driver_name
+
+
 def _is_named(record, name):
+    if "cpu" in (name, _name(record)):
+        return name == _name(record)
     return name.lower() in f"{record.name}\n{record.driver_name}".lower()
 
 
@@ -143,13 +150,24 @@ def pytest_generate_tests(metafunc):
 
 def pytest_collection_modifyitems(config, items):
     names = {id(record): name for name, record in config.stash[DEVICES].items()}
+    wanted, unwanted = [], []
     for item in items:
-        device = getattr(item, "callspec", None) and item.callspec.params.get("device")
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        device = parameters.get("device")
         if device is not None:
             item.user_properties.append(("device", names[id(device)]))
-    if not config.getoption("--whole"):
-        config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("whole")])
-        items[:] = [item for item in items if not item.get_closest_marker("whole")]
+        # By whatever name, the native path is one and the same.
+        native = device is not None and device.kind == "native"
+        if (
+            (native and parameters.get("algorithm", "batched") != "batched")
+            or (native and item.get_closest_marker("vulkan"))
+            or (item.get_closest_marker("whole") and not config.getoption("--whole"))
+        ):
+            unwanted.append(item)
+        else:
+            wanted.append(item)
+    config.hook.pytest_deselected(items=unwanted)
+    items[:] = wanted
 
 
 @pytest.hookimpl(wrapper=True)
@@ -186,6 +204,12 @@ def pytest_terminal_summary(terminalreporter, config):
 def device(request):
     """Give the record of one of the devices that the suite runs on."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def spec(device):
+    """Give what names the device in other processes."""
+    return device.uuid or "cpu"
 
 
 @pytest.fixture(scope="session", params=ALGORITHMS)

@@ -279,14 +279,14 @@ def test_device_records(device):
             record.index = 3
 
 
-def test_device_specs(device):
-    parts = [device, device.index, np.int64(device.index), str(device.index), device.uuid]
+def test_device_specs(device, spec):
+    parts = [device, device.index, np.int64(device.index), str(device.index), spec]
     named = next(record for record in hzb.devices() if device.name in record.name)
     specs = {device: parts, named: [device.name, device.name.upper()]}
     for record, equivalents in specs.items():
-        for spec in equivalents:
-            assert_same_bits(hzb.build(DEPTH, device=spec), LEVELS)
-            with hzb.Context(spec) as context:
+        for equivalent in equivalents:
+            assert_same_bits(hzb.build(DEPTH, device=equivalent), LEVELS)
+            with hzb.Context(equivalent) as context:
                 assert context.device == record
     with hzb.Context(pickle.loads(pickle.dumps(device))) as context:
         assert context.device == device
@@ -315,10 +315,10 @@ def test_exception_passes_a_context(device):
     assert context.closed
 
 
-def test_context_is_pickled_as_its_device(device):
+def test_context_is_pickled_as_its_device(device, spec):
     with hzb.Context(device) as context:
         copy, other = (pickle.loads(pickle.dumps(context)) for _ in range(2))
-    waiting = f"<hzb.Context of device {device.uuid}, not opened yet>"
+    waiting = f"<hzb.Context of device {spec}, not opened yet>"
     assert repr(copy) == waiting
     assert not copy.closed
     assert_same_bits(copy.build(DEPTH), LEVELS)
@@ -326,7 +326,7 @@ def test_context_is_pickled_as_its_device(device):
     copy.close()
     other.close()
     assert other.closed
-    assert repr(other) == f"<hzb.Context of device {device.uuid}, closed>"
+    assert repr(other) == f"<hzb.Context of device {spec}, closed>"
     with pytest.raises(hzb.Error, match="is closed"):
         other.build(DEPTH)
     again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(copy))))
@@ -406,47 +406,90 @@ def test_exceptions_have_their_attributes(name):
 NOWHERE = "/nowhere/icd.json"
 NO_DRIVER = {"VK_DRIVER_FILES": NOWHERE, "VK_ICD_FILENAMES": NOWHERE, "HZB_DEVICE": None}
 
-CAUSE = """
+# What Vulkan is missing is said when one of its devices is named; otherwise the processor builds,
+# and one line for the log says why.
+MISSING = """
+import logging
+import sys
 import numpy as np
 import hzb
 
-assert hzb.devices() == []
+logging.basicConfig(
+    format="%(name)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stdout
+)
+depth = np.ones((4, 4))
 for attempt in range(2):
     try:
-        hzb.build(np.zeros((4, 4)))
+        hzb.build(depth, device="llvmpipe")
     except hzb.Error as error:
         found = type(error).__name__, error.result, error.code, error.function
         message = str(error)
 print(*found)
 print(message)
+(cpu,) = hzb.devices()
+assert (cpu.index, cpu.kind) == (0, "native")
+for spec in (None, "cpu", 0, cpu, cpu.name):
+    assert hzb.build(depth, device=spec)[-1] == 1
+    with hzb.Context(spec) as context:
+        assert context.device == cpu
 """
 
 
+def has_nodes():
+    """Whether the machine looks like one with a GPU."""
+    return bool(glob.glob("/dev/nvidia*") or glob.glob("/dev/dri"))
+
+
+def assert_logged(line, missing):
+    level = "WARNING" if has_nodes() else "INFO"
+    words = f'hzb {level} building on the processor (device "cpu"): {missing}'
+    assert line == words or (has_nodes() and line.startswith(f"{words}; yet /dev/"))
+
+
 def test_no_driver():
-    cause, message = child.run(CAUSE, **NO_DRIVER).splitlines()
+    cause, message, line = child.run(MISSING, **NO_DRIVER).splitlines()
     assert cause == "NoDeviceError VK_ERROR_INCOMPATIBLE_DRIVER -9 vkCreateInstance"
     assert "apt-get install mesa-vulkan-drivers" in message
     assert f'VK_DRIVER_FILES is set to "{NOWHERE}"' in message
     assert 'the "graphics" capability' in message
+    assert_logged(line, "no Vulkan driver")
 
 
 def test_no_device():
     # Mesa's driver for AMD's cards, on a machine that has none.
     (driver,) = glob.glob("/usr/share/vulkan/icd.d/radeon_icd.*.json")
-    cause, message = child.run(
-        CAUSE, VK_DRIVER_FILES=driver, VK_ICD_FILENAMES=driver, HZB_DEVICE=None
+    cause, message, line = child.run(
+        MISSING, VK_DRIVER_FILES=driver, VK_ICD_FILENAMES=driver, HZB_DEVICE=None
     ).splitlines()
     assert cause == "NoDeviceError None None None"
     assert "none of them has a device" in message
+    assert_logged(line, "no Vulkan device")
 
 
 def test_no_loader(tmp_path):
     for name in ("libvulkan.so.1", "libvulkan.so"):
         (tmp_path / name).touch()
-    cause, message = child.run(CAUSE, LD_LIBRARY_PATH=str(tmp_path), HZB_DEVICE=None).splitlines()
+    cause, message, line = child.run(
+        MISSING, LD_LIBRARY_PATH=str(tmp_path), HZB_DEVICE=None
+    ).splitlines()
     assert cause == "LoaderNotFoundError None None None"
     assert "libvulkan.so.1" in message
     assert "apt-get install libvulkan1" in message
+    assert_logged(line, "no Vulkan loader (libvulkan.so.1)")
+
+
+def test_variable_names_a_device_that_is_missing():
+    code = """
+import numpy as np
+import hzb
+try:
+    hzb.build(np.zeros((4, 4)))
+except hzb.NoDeviceError as error:
+    print(error.result)
+"""
+    assert child.run(code, **{**NO_DRIVER, "HZB_DEVICE": "llvmpipe"}) == (
+        "VK_ERROR_INCOMPATIBLE_DRIVER\n"
+    )
 
 
 def test_import_is_silent_and_needs_no_loader():
@@ -500,7 +543,7 @@ interpreters.destroy(one)
     assert re.search("sub-?interpreter", child.run(code))
 
 
-def test_module_can_be_loaded_twice(device):
+def test_module_can_be_loaded_twice(spec):
     code = """
 import sys
 import numpy as np
@@ -514,10 +557,10 @@ other = hzb.Context(sys.argv[1])
 for one in (context, other):
     assert one.build(np.ones((4, 4)))[-1] == 1
 """
-    assert child.run(code, device.uuid) == ""
+    assert child.run(code, spec) == ""
 
 
-def test_contexts_may_be_left_to_the_end(device):
+def test_contexts_may_be_left_to_the_end(spec):
     code = """
 import sys
 import numpy as np
@@ -531,7 +574,7 @@ cycle.append(cycle)
 hzb.build(np.ones((4, 4)), device=sys.argv[1])
 assert _core._take_validation_messages() == []
 """
-    assert child.run(code, device.uuid) == ""
+    assert child.run(code, spec) == ""
 
 
 CHOICE = """
@@ -539,11 +582,15 @@ import logging
 import sys
 import numpy as np
 import hzb
+from hzb import _core
 
 logging.basicConfig(format="%(name)s %(levelname)s %(message)s", stream=sys.stdout)
 for attempt in range(2):
-    hzb.build(np.zeros((4, 4)), device=sys.argv[1] if len(sys.argv) > 1 else None)
-    hzb.Context().close()
+    if len(sys.argv) > 1:
+        _core._arm_fault("vulkan", int(sys.argv[1]))
+    hzb.build(np.zeros((4, 4)))
+    with hzb.Context() as context:
+        print(context.device.kind)
 """
 
 
@@ -553,14 +600,33 @@ def lavapipe():
     return {"VK_DRIVER_FILES": driver, "VK_ICD_FILENAMES": driver}
 
 
-def test_software_driver_is_noted_once():
-    (line,) = child.run(CHOICE, HZB_DEVICE=None, **lavapipe()).splitlines()
-    assert re.match(r"hzb WARNING .*llvmpipe", line)
+def test_processor_is_taken_rather_than_a_software_driver():
+    *warning, first, second = child.run(CHOICE, HZB_DEVICE=None, **lavapipe()).splitlines()
+    assert (first, second) == ("native", "native")
+    assert len(warning) == has_nodes()
+    for line in warning:
+        assert re.match(r"hzb WARNING .*no hardware Vulkan device; yet /dev/.* exists", line)
 
 
 @pytest.mark.parametrize("name", ["llvmpipe", "lavapipe", "LLVM", "0"])
-def test_named_software_driver_is_not_noted(name):
-    assert child.run(CHOICE, HZB_DEVICE=name, **lavapipe()) == ""
+def test_software_driver_is_taken_where_it_is_named(name):
+    assert child.run(CHOICE, HZB_DEVICE=name, **lavapipe()) == "software\nsoftware\n"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"HZB_DEVICE": "cpu"}, {**NO_DRIVER, "HZB_DEVICE": "cpu"}, {**NO_DRIVER, "HZB_DEVICE": "0"}],
+    ids=str,
+)
+def test_processor_is_taken_where_it_is_named(environment):
+    assert child.run(CHOICE, **environment) == "native\nnative\n"
+
+
+def test_driver_that_fails_is_noted():
+    # The second call is the one that makes the instance.
+    warning, *kinds = child.run(CHOICE, 2, HZB_DEVICE=None, **lavapipe()).splitlines()
+    assert kinds == ["native", "native"]
+    assert re.match(r"hzb WARNING building on the processor .*: vkCreateInstance failed: ", warning)
 
 
 def test_variable_is_read_at_first_use():
@@ -577,4 +643,7 @@ os.environ["HZB_DEVICE"] = "llvmpipe"
 hzb.build(np.zeros((4, 4)))
 """
     message = child.run(code, HZB_DEVICE="no such device", **lavapipe())
-    assert re.match(r"HZB_DEVICE: no device matches 'no such device'.*llvmpipe", message)
+    assert re.match(
+        r"HZB_DEVICE: no device matches 'no such device'.*llvmpipe.*; 1: .* \(native, \"cpu\"\)$",
+        message,
+    )

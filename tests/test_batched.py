@@ -25,6 +25,7 @@ def dispatches(shape: tuple[int, ...], device: str, **options: object) -> list[d
     return list(plan["dispatches"])
 
 
+@pytest.mark.vulkan
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (9, 17), (850, 850), (808, 1264), (3, 4097)])
 @pytest.mark.parametrize("sizing", ["pow2", "ceil"])
 def test_four_levels_a_dispatch(device: str, shape: tuple[int, int], sizing: str) -> None:
@@ -47,6 +48,7 @@ def floor_batches(width: int, height: int) -> list[int]:
     return counts
 
 
+@pytest.mark.vulkan
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 8, 32, 48, 96, 850, 1023, 1024, 1264])
 @pytest.mark.parametrize("height", [1, 2, 5, 64, 80, 808, 1080])
 def test_floor_starts_a_dispatch_at_odd_sides(device: str, width: int, height: int) -> None:
@@ -54,6 +56,7 @@ def test_floor_starts_a_dispatch_at_odd_sides(device: str, width: int, height: i
     assert [step["count"] for step in made] == floor_batches(width, height)
 
 
+@pytest.mark.vulkan
 def test_per_level_has_a_dispatch_a_level(device: str) -> None:
     made = dispatches((850, 850), device, algorithm="per_level")
     assert [(step["kernel"], step["first"], step["count"]) for step in made] == [
@@ -61,15 +64,18 @@ def test_per_level_has_a_dispatch_a_level(device: str) -> None:
     ]
 
 
+@pytest.mark.vulkan
 def test_only_the_levels_asked_for(device: str) -> None:
     made = dispatches((850, 850), device, algorithm="batched", levels=6)
     assert [step["count"] for step in made] == [4, 2]
 
 
+@pytest.mark.vulkan
 def test_auto_is_batched(device: str) -> None:
     assert {step["kernel"] for step in dispatches((850, 850), device)} == {"batched"}
 
 
+@pytest.mark.vulkan
 def test_the_frame_is_gathered_from_an_image_where_one_holds_it(device: str) -> None:
     def source(shape: tuple[int, ...]) -> object:
         return dispatches(shape, device, algorithm="batched")[0]["source"]
@@ -85,6 +91,7 @@ def morton(lane: int) -> tuple[int, int]:
     return 4 * bit[0] + 2 * bit[2] + bit[4], 4 * bit[1] + 2 * bit[3] + bit[5]
 
 
+@pytest.mark.vulkan
 def test_lanes_take_texels_in_bit_reversed_morton_order(device: str) -> None:
     levels = _core._build_lane_table(np.zeros((32, 48)), device=device, algorithm="batched")
     for level, lanes in enumerate(levels[:4]):

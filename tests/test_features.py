@@ -12,6 +12,8 @@ from twin import assert_like_reference
 import hzb
 import hzb.reference
 
+pytestmark = pytest.mark.vulkan
+
 ALL = "storage16,subgroup_size_control,images,unified"
 HIDDEN = ["storage16", "storage16,subgroup_size_control", "images", "unified", ALL]
 

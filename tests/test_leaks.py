@@ -192,11 +192,11 @@ def test_contexts_come_and_go(device):
         assert _core._live() == live
 
 
-def test_memory_of_contexts(device):
+def test_memory_of_contexts(device, spec):
     def open_and_close():
         with hzb.Context(device) as context:
             context.device, context.closed, repr(context), context.__reduce__()
-        _core._restore_context(device.uuid).close()
+        _core._restore_context(spec).close()
 
     assert growth(open_and_close, 20) < SMALL
 
@@ -219,11 +219,16 @@ want = [level.tobytes() for level in hzb.reference.build(depth, levels=2)]
 # One small pipeline, of which many are made here.
 options = {"levels": 2, "algorithm": "per_level"}
 
+class NoVulkanError(hzb.Error):
+    pass
+
 def is_right(levels):
     return [level.tobytes() for level in levels] == want
 
 def check(error):
     assert str(error)
+    if isinstance(error, NoVulkanError):
+        return
     if kind == "vulkan" and not isinstance(error, hzb.LoaderNotFoundError):
         assert isinstance(error, hzb.OutOfMemoryError), repr(error)
         assert (error.result, error.code) == ("VK_ERROR_OUT_OF_DEVICE_MEMORY", -2)
@@ -252,8 +257,8 @@ def faults(action, afterwards):
             return raised, passed
 
 def list_devices():
-    if not hzb.devices():
-        raise hzb.LoaderNotFoundError("and so there are no devices")
+    if [device.kind for device in hzb.devices()] == ["native"]:
+        raise NoVulkanError("and so there is the processor alone")
 
 def use_a_context():
     with hzb.Context(device) as context:
@@ -295,12 +300,14 @@ print("messages", *_core._take_validation_messages(), sep="\\n")
 
 
 @pytest.mark.parametrize("kind", ["alloc", "vulkan", "thread", "file"])
-def test_planted_faults(device, kind):
-    *phases, messages = child.run(FAULTS, kind, device.uuid).splitlines()
+def test_planted_faults(spec, kind):
+    *phases, messages = child.run(FAULTS, kind, spec).splitlines()
     assert messages == "messages"
     raised = {phase.split()[0]: int(phase.split()[1]) for phase in phases}
     assert list(raised) == ["instance", "context", "build", "shared"]
     # A file that cannot be read says nothing, and a thread's lock is made with each context.
     least = {"alloc": (1, 4, 0), "vulkan": (3, 20, 10), "thread": (0, 1, 0), "file": (0, 0, 0)}
+    if spec == "cpu":
+        least |= {"alloc": (1, 1, 0), "vulkan": (3, 0, 0)}
     for phase, count in zip(("instance", "context", "build"), least[kind], strict=True):
         assert raised[phase] >= count, phases

@@ -26,8 +26,8 @@ def test_cells_are_named_by_what_they_show(notebook):
     assert all(name.replace("-", "").isalpha() for name in names)
 
 
-def test_runs(notebook, device, monkeypatch, tmp_path):
-    monkeypatch.setenv("HZB_DEVICE", device.uuid)
+def test_runs(notebook, spec, monkeypatch, tmp_path):
+    monkeypatch.setenv("HZB_DEVICE", spec)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     resources = {"metadata": {"path": str(NOTEBOOK.parent)}}

@@ -53,13 +53,13 @@ def words_of(first):
 
 
 @pytest.fixture
-def desk(tmp_path, device, monkeypatch):
+def desk(tmp_path, spec, monkeypatch):
     """Give a folder with the depth buffer that the examples speak of, and choose the device."""
     with np.load(DEPTH) as file:
         np.save(tmp_path / "depth.npy", file["depth"])
     (tmp_path / "docs" / "images").mkdir(parents=True)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
-    monkeypatch.setenv("HZB_DEVICE", device.uuid)
+    monkeypatch.setenv("HZB_DEVICE", spec)
     return tmp_path
 
 

@@ -314,17 +314,18 @@ REFUSED_OPTIONS = [
         ValueError,
         '^rounding="unreal" .*float16, not .*float32',
     ),
-    (
-        {"rounding": "unreal", "algorithm": "per_level"},
-        ValueError,
-        '^rounding="unreal" .*algorithm="auto" or "batched", not "per_level"',
-    ),
 ]
 
 
 @pytest.mark.parametrize(("options", "error", "words"), REFUSED_OPTIONS, ids=repr)
 def test_options(refuse, options, error, words):
     refuse(error, words, FRAME, **options)
+
+
+@pytest.mark.vulkan
+def test_unreal_is_what_its_dispatches_are(refuse):
+    words = '^rounding="unreal" .*algorithm="auto" or "batched", not "per_level"'
+    refuse(ValueError, words, FRAME, rounding="unreal", algorithm="per_level")
 
 
 def test_exceptions_of_arguments_pass(device):
@@ -643,7 +644,7 @@ def test_level_shapes(shape, options, error, words):
 def test_private_hooks_check_their_arguments():
     with pytest.raises(ValueError, match=r"^kind: 'tea' is not accepted; pass 'alloc', "):
         _core._arm_fault("tea", 1)
-    with pytest.raises(ValueError, match=r"^uuid: "):
+    with pytest.raises(ValueError, match=r"^spec: "):
         _core._restore_context("x" * 37)
     with pytest.raises(TypeError):
         _core._restore_context(3)

@@ -12,15 +12,20 @@ import pytest
 import hzb
 from hzb import _core
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("HZB_VALIDATION") != "1",
-    reason="no validation layer; HZB_TEST_VALIDATION=required makes that a failure",
-)
+pytestmark = [
+    pytest.mark.vulkan,
+    pytest.mark.skipif(
+        os.environ.get("HZB_VALIDATION") != "1",
+        reason="no validation layer; HZB_TEST_VALIDATION=required makes that a failure",
+    ),
+]
 
 PLANTED = """
 import numpy as np
+import pytest
 from hzb import _core
 
+@pytest.mark.vulkan
 def test_at_fault(device):
     _core._provoke_validation_message(device)
 
@@ -45,12 +50,16 @@ def test_builds_go_on_after_a_message(device):
     assert _core._take_validation_messages() == []
 
 
-def test_message_fails_the_test_that_caused_it(tmp_path):
+def test_message_fails_the_test_that_caused_it(device, tmp_path):
     (tmp_path / "test_planted.py").write_text(PLANTED)
     command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "HZB_TEST_DEVICES": device.driver_name,
+        },
         capture_output=True,
         text=True,
     )

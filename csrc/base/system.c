@@ -1,5 +1,5 @@
-/* Reads the limits of the process from /proc, its control groups and the kernel. Nothing is kept:
-   limits change while a process runs. */
+/* Reads the limits of the process from /proc, its control groups and the kernel, and what the
+   processor is. Nothing is kept: limits change while a process runs. */
 #include "base/system.h"
 
 #include "base/files.h"
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 enum { TEXT_BYTES = 16384, PATH_BYTES = 1024 };
@@ -19,21 +20,26 @@ static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static uint64_t left_of(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }
 
-/* The number after `key` at the start of a line of `text`; an empty key is the text's own start. */
-static bool find_number(const char *text, const char *key, uint64_t *number)
+/* What follows `key` and blanks at the start of a line of `text`, or NULL; an empty key is the
+   text's own start. */
+static const char *find_value(const char *text, const char *key)
 {
     size_t length = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (!strncmp(line, key, length)) {
-            const char *value = line + length + strspn(line + length, " \t");
-            if (isdigit((unsigned char)*value)) {
-                *number = strtoull(value, NULL, 10);
-                return true;
-            }
-        }
+        if (!strncmp(line, key, length))
+            return line + length + strspn(line + length, " \t");
     }
-    return false;
+    return NULL;
+}
+
+static bool find_number(const char *text, const char *key, uint64_t *number)
+{
+    const char *value = find_value(text, key);
+    if (!value || !isdigit((unsigned char)*value))
+        return false;
+    *number = strtoull(value, NULL, 10);
+    return true;
 }
 
 static bool read_number(const char *directory, const char *file, const char *key, uint64_t *number)
@@ -114,6 +120,20 @@ static uint64_t groups_limit(const char *controller, group_limit *version1, grou
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static void apply_size_v1(const char *directory, uint64_t *limit)
+{
+    uint64_t maximum;
+    if (read_number(directory, "memory.limit_in_bytes", "", &maximum))
+        *limit = smaller(*limit, maximum);
+}
+
+static void apply_size_v2(const char *directory, uint64_t *limit)
+{
+    uint64_t maximum;
+    if (read_number(directory, "memory.max", "", &maximum))
+        *limit = smaller(*limit, maximum);
+}
+
 /* Files that nobody has used lately are given up by the kernel before a limit bites. */
 static void apply_memory(const char *directory, const char *limit_file, const char *usage_file,
                          const char *inactive_key, uint64_t *limit)
@@ -146,6 +166,12 @@ static uint64_t address_space_left(void)
         return UINT64_MAX;
     }
     return left_of(space.rlim_cur, pages * (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
+uint64_t hzb_memory_size(void)
+{
+    uint64_t size = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return smaller(size, groups_limit("memory", apply_size_v1, apply_size_v2));
 }
 
 uint64_t hzb_memory_available(void)
@@ -193,4 +219,69 @@ int hzb_usable_cpus(void)
         cpus = (uint64_t)CPU_COUNT_S(sizeof(mask), mask);
     cpus = smaller(cpus, groups_limit("cpu", apply_cpu_v1, apply_cpu_v2));
     return cpus ? (int)cpus : 1;
+}
+
+void hzb_processor_name(char *name, size_t size)
+{
+    char text[TEXT_BYTES];
+    const char *model = NULL;
+    if (hzb_file_read("/proc/cpuinfo", text, sizeof(text)))
+        model = find_value(text, "model name");
+    if (model) {
+        model += strspn(model, ": \t");
+        snprintf(name, size, "%.*s", (int)strcspn(model, "\n"), model);
+    } else {
+        struct utsname system;
+        snprintf(name, size, "%s processor", uname(&system) ? "unknown" : system.machine);
+    }
+}
+
+/* ---- instruction sets ------------------------------------------------------------------------ */
+
+const char *hzb_instructions_name(enum hzb_instructions instructions)
+{
+    static const char *const names[HZB_INSTRUCTIONS_COUNT] = {
+        [HZB_INSTRUCTIONS_BASELINE] = "baseline",
+        [HZB_INSTRUCTIONS_AVX2] = "avx2",
+        [HZB_INSTRUCTIONS_AVX512] = "avx512",
+    };
+    return names[instructions];
+}
+
+enum hzb_instructions hzb_instructions_best(void)
+{
+#ifdef __x86_64__
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") ||
+        !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+        return HZB_INSTRUCTIONS_BASELINE;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
+        return HZB_INSTRUCTIONS_AVX2;
+    return HZB_INSTRUCTIONS_AVX512;
+#else
+    return HZB_INSTRUCTIONS_BASELINE;
+#endif
+}
+
+enum hzb_status hzb_instructions_choose(enum hzb_instructions *instructions, struct hzb_error *err)
+{
+    const enum hzb_instructions best = hzb_instructions_best();
+    const char *wanted = getenv("HZB_CPU");
+    *instructions = best;
+    if (!wanted || !*wanted)
+        return HZB_OK;
+    char known[64] = "";
+    for (int i = best; i >= 0; i--) {
+        const char *name = hzb_instructions_name((enum hzb_instructions)i);
+        if (!strcmp(wanted, name)) {
+            *instructions = (enum hzb_instructions)i;
+            return HZB_OK;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", name);
+    }
+    return hzb_fail(err, HZB_VALUE_ERROR,
+                    "HZB_CPU: '%.100s' is not an instruction set that hzb can use on this "
+                    "processor; set it to %s, or unset it to use %s",
+                    wanted, known, hzb_instructions_name(best));
 }

@@ -29,8 +29,9 @@ static enum hzb_status lock_wait(struct hzb_lock *lock, const struct hzb_hooks *
         case HZB_LOCK_TIMEOUT:
             break;
         }
-        if (hooks && hooks->interrupted && hooks->interrupted(hooks->data))
-            return hzb_fail(err, HZB_INTERRUPTED, "interrupted");
+        enum hzb_status status = hzb_look(hooks, err);
+        if (status)
+            return status;
     }
 }
 
@@ -105,6 +106,25 @@ static struct hzb_context *take_open(void)
     return context;
 }
 
+static enum hzb_status open_device(struct hzb_context *context, const struct hzb_choice *choice,
+                                   struct hzb_error *err)
+{
+    enum hzb_status status =
+        hzb_device_create(choice->physical, choice->info, &context->device, err);
+    if (!status)
+        status = hzb_plans_create(&context->plans, err);
+    if (status)
+        return status;
+    context->physical = choice->physical;
+    context->info = *choice->info;
+    context->limits = context->device->limits;
+    for (int use = 0; use < HZB_MEMORY_USES; use++) {
+        context->heap[use] = hzb_memory_heap(context->device, (enum hzb_memory_use)use);
+        context->heap_bytes[use] = context->device->memory.memoryHeaps[context->heap[use]].size;
+    }
+    return HZB_OK;
+}
+
 static enum hzb_status create(const struct hzb_choice *choice, struct hzb_context **made,
                               struct hzb_error *err)
 {
@@ -117,32 +137,25 @@ static enum hzb_status create(const struct hzb_choice *choice, struct hzb_contex
     }
     context->references = 1;
     context->owner = getpid();
-    context->physical = choice->physical;
-    context->info = *choice->info;
-    enum hzb_status status =
-        hzb_device_create(choice->physical, choice->info, &context->device, err);
-    if (!status)
-        status = hzb_plans_create(&context->plans, err);
+    enum hzb_status status = HZB_OK;
+    if (choice->physical)
+        status = open_device(context, choice, err);
+    else
+        hzb_devices_native(&context->info);
     if (status) {
         hzb_context_release(context);
         return status;
     }
-    context->limits = context->device->limits;
-    for (int use = 0; use < HZB_MEMORY_USES; use++) {
-        context->heap[use] = hzb_memory_heap(context->device, (enum hzb_memory_use)use);
-        context->heap_bytes[use] = context->device->memory.memoryHeaps[context->heap[use]].size;
-    }
-    hzb_devices_notice(choice, context->notice, sizeof context->notice);
     add_open(context);
     *made = context;
     return HZB_OK;
 }
 
 enum hzb_status hzb_context_create(const char *spec, struct hzb_context **context,
-                                   struct hzb_error *err)
+                                   struct hzb_notice *notice, struct hzb_error *err)
 {
     struct hzb_choice choice;
-    enum hzb_status status = hzb_devices_choose(spec, &choice, err);
+    enum hzb_status status = hzb_devices_choose(spec, &choice, notice, err);
     return status ? status : create(&choice, context, err);
 }
 
@@ -194,6 +207,15 @@ enum hzb_status hzb_context_enter(struct hzb_context *context, const struct hzb_
 }
 
 void hzb_context_leave(struct hzb_context *context) { hzb_lock_drop(&context->lock); }
+
+enum hzb_status hzb_context_enter_device(struct hzb_context *context, const struct hzb_hooks *hooks,
+                                         struct hzb_error *err)
+{
+    if (hzb_context_is_native(context))
+        return hzb_fail(err, HZB_VALUE_ERROR,
+                        "device: \"cpu\" builds without Vulkan; pass a Vulkan device");
+    return hzb_context_enter(context, hooks, err);
+}
 
 enum hzb_status hzb_context_close(struct hzb_context *context, const struct hzb_hooks *hooks,
                                   struct hzb_error *err)
@@ -251,15 +273,16 @@ static void remove_lost(void)
 }
 
 static enum hzb_status find_or_create(const char *spec, struct hzb_context **found,
-                                      struct hzb_error *err)
+                                      struct hzb_notice *notice, struct hzb_error *err)
 {
     remove_lost();
+    notice->text[0] = '\0';
     if (!spec && shared.standard) {
         *found = shared.standard;
         return HZB_OK;
     }
     struct hzb_choice choice;
-    enum hzb_status status = hzb_devices_choose(spec, &choice, err);
+    enum hzb_status status = hzb_devices_choose(spec, &choice, notice, err);
     if (status)
         return status;
     struct hzb_context *context = shared.first;
@@ -279,12 +302,13 @@ static enum hzb_status find_or_create(const char *spec, struct hzb_context **fou
 }
 
 enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hooks,
-                                   struct hzb_context **context, struct hzb_error *err)
+                                   struct hzb_context **context, struct hzb_notice *notice,
+                                   struct hzb_error *err)
 {
     enum hzb_status status = lock_wait(&shared.lock, hooks, err);
     if (status)
         return status;
-    status = find_or_create(spec, context, err);
+    status = find_or_create(spec, context, notice, err);
     if (!status)
         hzb_context_retain(*context);
     hzb_lock_drop(&shared.lock);

@@ -1,19 +1,14 @@
-/* A context: one device with its lock, its kept submissions and its state (closed, lost). */
+/* A context: one device, or the processor, with its lock, its kept submissions and its state
+   (closed, lost). */
 #ifndef HZB_CORE_CONTEXT_H
 #define HZB_CORE_CONTEXT_H
 
+#include "base/hooks.h"
 #include "base/threads.h"
 #include "core/devices.h"
 #include "vulkan/memory.h"
 
 #include <sys/types.h>
-
-/* How core asks the binding whether a signal handler raised; called without any interpreter lock
-   held. NULL `interrupted`: never. */
-struct hzb_hooks {
-    bool (*interrupted)(void *data);
-    void *data;
-};
 
 struct hzb_plans;
 
@@ -21,9 +16,10 @@ struct hzb_context {
     atomic_long references;
     pid_t owner;
     struct hzb_lock lock;
-    struct hzb_device *device;
+    struct hzb_device *device; /* NULL: the processor, or closed */
     struct hzb_plans *plans;
-    /* Facts about the device, there without the lock and also once it is closed. */
+    /* Facts about the device, there without the lock and also once it is closed. Of the processor
+       there are no more than its record. */
     VkPhysicalDevice physical;
     struct hzb_device_info info;
     struct hzb_limits limits;
@@ -33,21 +29,26 @@ struct hzb_context {
     struct hzb_context *next_open; /* of all contexts in the process */
     atomic_bool closed;
     atomic_bool lost;
-    char notice[512]; /* a line for the log, until the binding has taken it; empty: none */
 };
 
 /* Once a process, before anything else here; false when the system has no resources for it. */
 bool hzb_contexts_setup(void);
 
-/* Open a context of its own on the device of a spec (core/devices.h). */
+static inline bool hzb_context_is_native(const struct hzb_context *context)
+{
+    return context->info.kind == HZB_KIND_NATIVE;
+}
+
+/* Open a context of its own on the device of a spec (core/devices.h, also for `notice`). */
 enum hzb_status hzb_context_create(const char *spec, struct hzb_context **context,
-                                   struct hzb_error *err);
+                                   struct hzb_notice *notice, struct hzb_error *err);
 
 /* A new reference to the process's shared context for a spec, made at its first use; NULL is the
    default device. Made anew after a fork, a lost device or a close. Interruptible while another
    thread makes one. */
 enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hooks,
-                                   struct hzb_context **context, struct hzb_error *err);
+                                   struct hzb_context **context, struct hzb_notice *notice,
+                                   struct hzb_error *err);
 
 void hzb_context_retain(struct hzb_context *context);
 /* Dropping the last reference closes; NULL is allowed. May wait for the device: call it without the
@@ -59,6 +60,10 @@ void hzb_context_release(struct hzb_context *context);
 enum hzb_status hzb_context_enter(struct hzb_context *context, const struct hzb_hooks *hooks,
                                   struct hzb_error *err);
 void hzb_context_leave(struct hzb_context *context);
+
+/* The same for what only a Vulkan device can do. */
+enum hzb_status hzb_context_enter_device(struct hzb_context *context, const struct hzb_hooks *hooks,
+                                         struct hzb_error *err);
 
 /* Wait for the work in flight and free the device; later uses fail. Idempotent. */
 enum hzb_status hzb_context_close(struct hzb_context *context, const struct hzb_hooks *hooks,

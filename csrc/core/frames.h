@@ -1,5 +1,6 @@
-/* The caller's depth frames as they lie in memory, any strides, type and byte order, and their
-   conversion to float32 bit patterns: only this knows how a number becomes a depth word. */
+/* The caller's arrays: depth frames as they lie in memory, any strides, type and byte order, their
+   conversion to float32 bit patterns, and what results go to. Only this knows how a number becomes
+   a depth word. */
 #ifndef HZB_CORE_FRAMES_H
 #define HZB_CORE_FRAMES_H
 
@@ -32,6 +33,16 @@ struct hzb_frames {
     int64_t count;                                 /* frames: the product of leading_shape */
     int64_t height, width;
     int64_t row_stride, column_stride;
+};
+
+struct hzb_buffer;
+
+/* One array that receives a result: C-contiguous, `frame_bytes` for each frame. */
+struct hzb_output {
+    void *data;
+    uint64_t frame_bytes;
+    /* Where the array lies in memory that the device can write; NULL: it is the host's alone. */
+    const struct hzb_buffer *buffer;
 };
 
 struct hzb_rect {

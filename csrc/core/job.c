@@ -1,4 +1,4 @@
-/* Running an operation on a context's device, submission by submission. */
+/* Running an operation on a context's device: submission by submission, or on the processor. */
 #include "core/job.h"
 
 #include "base/system.h"
@@ -14,20 +14,31 @@
 static enum hzb_status fail_memory(struct hzb_error *err, const struct hzb_context *context,
                                    uint64_t bytes, const char *limit, uint64_t value)
 {
-    return hzb_fail(err, HZB_OUT_OF_MEMORY,
-                    "depth needs %llu bytes (upload, device, read-back and levels) on %s, where %s "
-                    "is %llu bytes: use another device, or reduce the frame in parts (view_rect)",
-                    (unsigned long long)bytes, context->info.name, limit,
-                    (unsigned long long)value);
+    return hzb_fail(
+        err, HZB_OUT_OF_MEMORY,
+        "depth needs %llu bytes (levels, and all that is between them and depth) on %s, "
+        "where %s is %llu bytes: use another device, or reduce the frame in parts "
+        "(view_rect)",
+        (unsigned long long)bytes, context->info.name, limit, (unsigned long long)value);
 }
 
-enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const struct hzb_op *op,
-                                     const void *plan, int64_t frames, uint64_t result_bytes,
-                                     struct hzb_error *err)
+enum hzb_status hzb_job_plan(const struct hzb_context *context, const struct hzb_job *job,
+                             struct hzb_error *err)
 {
-    uint32_t group = op->group_frames(plan);
+    if (hzb_context_is_native(context))
+        return HZB_OK;
+    return job->op->plan(job->request, job->frames->count, &context->limits, context->info.name,
+                         job->plan, err);
+}
+
+/* Hold a submission against the device's heaps, and add to `host` what of it is the host's. */
+static enum hzb_status check_heaps(const struct hzb_context *context, const struct hzb_job *job,
+                                   uint64_t *host, struct hzb_error *err)
+{
+    uint32_t group = job->op->group_frames(job->plan);
+    int64_t frames = job->frames->count;
     struct hzb_needs needs;
-    op->needs(plan, frames < group ? (uint32_t)frames : group, &needs);
+    job->op->needs(job->plan, frames < group ? (uint32_t)frames : group, &needs);
 
     bool unified = context->limits.unified;
     uint64_t image_bytes =
@@ -49,7 +60,19 @@ enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const st
             return fail_memory(err, context, by_heap[heap], "the memory heap",
                                context->heap_bytes[uses[i].use]);
     }
-    uint64_t host = result_bytes + (unified ? total : needs.upload_bytes + needs.result_bytes);
+    *host += unified ? total : needs.upload_bytes + needs.result_bytes;
+    return HZB_OK;
+}
+
+enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const struct hzb_job *job,
+                                     uint64_t result_bytes, struct hzb_error *err)
+{
+    uint64_t host = result_bytes;
+    if (!hzb_context_is_native(context)) {
+        enum hzb_status status = check_heaps(context, job, &host, err);
+        if (status)
+            return status;
+    }
     if (host < MODEST_BYTES)
         return HZB_OK;
     uint64_t available = hzb_memory_available();
@@ -62,14 +85,15 @@ enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const st
     return HZB_OK;
 }
 
-enum hzb_status hzb_job_take_block(struct hzb_context *context, const struct hzb_op *op,
-                                   const void *plan, uint64_t bytes, const struct hzb_hooks *hooks,
+enum hzb_status hzb_job_take_block(struct hzb_context *context, const struct hzb_job *job,
+                                   uint64_t bytes, const struct hzb_hooks *hooks,
                                    struct hzb_block **block, struct hzb_error *err)
 {
     *block = NULL;
     if (!bytes)
         return HZB_OK;
-    if (context->limits.unified || !op->stores_results(plan))
+    if (hzb_context_is_native(context) || context->limits.unified ||
+        !job->op->stores_results(job->plan))
         return hzb_block_take(NULL, bytes, block, err);
     enum hzb_status status = hzb_context_enter(context, hooks, err);
     if (status)
@@ -99,8 +123,9 @@ static enum hzb_status wait_done(struct hzb_context *context, struct hzb_resourc
             hold(resources, NULL);
         if (status || done)
             return status;
-        if (hooks->interrupted && hooks->interrupted(hooks->data))
-            return hzb_fail(err, HZB_INTERRUPTED, "interrupted");
+        status = hzb_look(hooks, err);
+        if (status)
+            return status;
     }
 }
 
@@ -177,13 +202,10 @@ static enum hzb_status settle(struct hzb_context *context, const struct hzb_hook
     return HZB_OK;
 }
 
-enum hzb_status hzb_job_run(struct hzb_context *context, const struct hzb_job *job,
-                            const struct hzb_hooks *hooks, struct hzb_error *err)
+static enum hzb_status run_on_device(struct hzb_context *context, const struct hzb_job *job,
+                                     const struct hzb_hooks *hooks, struct hzb_error *err)
 {
-    enum hzb_status status = hzb_context_enter(context, hooks, err);
-    if (status)
-        return status;
-    status = settle(context, hooks, err);
+    enum hzb_status status = settle(context, hooks, err);
     uint32_t group = job->op->group_frames(job->plan);
     for (int64_t first = 0; !status && first < job->frames->count; first += group) {
         int64_t left = job->frames->count - first;
@@ -191,6 +213,18 @@ enum hzb_status hzb_job_run(struct hzb_context *context, const struct hzb_job *j
     }
     if (status == HZB_DEVICE_LOST)
         context->lost = true;
+    return status;
+}
+
+enum hzb_status hzb_job_run(struct hzb_context *context, const struct hzb_job *job,
+                            const struct hzb_hooks *hooks, struct hzb_error *err)
+{
+    enum hzb_status status = hzb_context_enter(context, hooks, err);
+    if (status)
+        return status;
+    status = hzb_context_is_native(context)
+                 ? job->op->run_cpu(job->request, job->frames, job->outputs, hooks, err)
+                 : run_on_device(context, job, hooks, err);
     hzb_context_leave(context);
     return status;
 }

@@ -89,7 +89,7 @@ enum hzb_status hzb_measure_run(struct hzb_context *context, const struct hzb_jo
                                 struct hzb_error *err)
 {
     static const struct hzb_hooks no_hooks = {0};
-    enum hzb_status status = hzb_context_enter(context, &no_hooks, err);
+    enum hzb_status status = hzb_context_enter_device(context, &no_hooks, err);
     if (status)
         return status;
     struct hzb_device *device = context->device;

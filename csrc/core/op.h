@@ -1,8 +1,10 @@
-/* All that an operation offers to core: what one submission of it needs, how it is recorded, how
-   its results leave, and the same work on the host processor. */
+/* All that an operation offers to core. It comes as a request, which says what is to be computed
+   and knows no device. A Vulkan device needs a plan of it: what one submission needs, how it is
+   recorded and how its results leave. The processor takes the request as it is. */
 #ifndef HZB_CORE_OP_H
 #define HZB_CORE_OP_H
 
+#include "base/hooks.h"
 #include "core/frames.h"
 #include "vulkan/commands.h"
 
@@ -24,18 +26,19 @@ struct hzb_resources {
     struct hzb_block *block; /* kept while a submission writes to it; NULL: none */
 };
 
-/* One array of the caller that receives a result: C-contiguous, `frame_bytes` for each frame. */
-struct hzb_output {
-    void *data;
-    uint64_t frame_bytes;
-    /* Where the array lies in memory that the device can write; NULL: it is the host's alone. */
-    const struct hzb_buffer *buffer;
-};
-
 struct hzb_op {
     const char *name;
+    /* Do all of it here and now. */
+    enum hzb_status (*run_cpu)(const void *request, const struct hzb_frames *frames,
+                               const struct hzb_output *outputs, const struct hzb_hooks *hooks,
+                               struct hzb_error *err);
+
     size_t
         plan_bytes; /* plans hold no pointers and no uninitialised padding: they compare as bytes */
+    /* Fill a plan for so many frames on a device; what a single frame cannot have there is
+       HZB_VALUE_ERROR. */
+    enum hzb_status (*plan)(const void *request, int64_t frames, const struct hzb_limits *limits,
+                            const char *device_name, void *plan, struct hzb_error *err);
 
     /* Frames of one submission at most, the caller's rectangle, and the arrays that results go to.
      */

@@ -197,8 +197,7 @@ extern const struct hzb_signature hzb_context_build_signature;
 
 /* All that one build needs. */
 struct hzb_call {
-    struct hzb_options options;
-    struct hzb_extent extent;
+    struct hzb_request request;
     struct hzb_input input;
     struct hzb_context *context; /* owned */
     struct hzb_plan plan;
@@ -209,7 +208,7 @@ struct hzb_call {
    that of struct hzb_options, `call` is zeroed by the caller; -1 with an exception. */
 int hzb_call_prepare(struct hzb_module *module, PyObject *const values[HZB_NAMES], bool lane_table,
                      struct hzb_call *call);
-struct hzb_job hzb_call_job(const struct hzb_call *call);
+struct hzb_job hzb_call_job(struct hzb_call *call);
 void hzb_call_close(struct hzb_call *call);
 
 /* hzb.build with its arguments sorted. */

@@ -16,16 +16,15 @@ PyDoc_STRVAR(
     "      rounding=\"conservative\", nan=\"propagate\", view_rect=None, levels=None,\n"
     "      dtype=\"float16\", algorithm=\"auto\", out=None, device=None, context=None)\n"
     "--\n\n"
-    "Build the hierarchical Z buffer of reversed-Z depth (near = 1, far = 0) on a Vulkan "
-    "device.\n\n"
+    "Build the hierarchical Z buffer of reversed-Z depth (near = 1, far = 0).\n\n"
     "Level 0 has about half the sides of the frame, each further level about half of those before\n"
     "it; a texel holds the furthest (or the closest) depth under it. The bits are the same on\n"
-    "every device, and those of :func:`hzb.reference.build`.\n\n"
+    "every device, the processor included, and those of :func:`hzb.reference.build`.\n\n"
     "Parameters\n"
     "----------\n"
     "depth : array_like, shape (..., height, width)\n"
     "    Depth in any unit; leading axes are independent frames. Any strides, byte order and\n"
-    "    alignment; an ndarray or buffer is copied once, into upload memory, and never written.\n"
+    "    alignment; an ndarray or buffer is copied once at most, and never written.\n"
     "    float16, float32 and integers of 8 and 16 bits are taken exactly; float64 and integers\n"
     "    of 32 and 64 bits through float32 rounded to odd, which keeps their order and the later\n"
     "    rounding to float16. Integers are not normalised.\n"
@@ -79,67 +78,72 @@ PyDoc_STRVAR(
     "hzb.OutOfMemoryError\n"
     "    If the host or the device has too little memory; a MemoryError too.\n"
     "hzb.LoaderNotFoundError, hzb.NoDeviceError\n"
-    "    If Vulkan, a driver or a device is missing.\n"
+    "    If a device is named, and Vulkan or its driver is missing.\n"
     "hzb.Error\n"
     "    If the context is closed, busy in this thread or of a process that was forked.\n"
     "hzb.VulkanError\n"
     "    If the driver failed.");
 
 /* Make the arrays that results go to. */
-static int make_targets(const struct hzb_module *module, struct hzb_call *call)
+static int make_targets(const struct hzb_module *module, struct hzb_call *call,
+                        const struct hzb_job *job)
 {
-    uint64_t bytes = hzb_targets_block_bytes(&call->input, &call->options, &call->extent);
+    const struct hzb_options *options = &call->request.options;
+    const struct hzb_extent *extent = &call->request.extent;
+    uint64_t bytes = hzb_targets_block_bytes(&call->input, options, extent);
     struct hzb_error err;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
-    enum hzb_status status = hzb_job_take_block(call->context, &hzb_op, &call->plan, bytes,
-                                                &unlocked.hooks, &call->targets.block, &err);
+    enum hzb_status status = hzb_job_take_block(call->context, job, bytes, &unlocked.hooks,
+                                                &call->targets.block, &err);
     hzb_relock(&unlocked);
     if (status) {
         hzb_raise(module, &err);
         return -1;
     }
-    return hzb_targets_make(module, &call->input, &call->options, &call->extent, &call->targets);
+    return hzb_targets_make(module, &call->input, options, extent, &call->targets);
 }
 
 int hzb_call_prepare(struct hzb_module *module, PyObject *const values[HZB_NAMES], bool lane_table,
                      struct hzb_call *call)
 {
+    struct hzb_options *options = &call->request.options;
+    struct hzb_extent *extent = &call->request.extent;
     const struct hzb_frames *frames = &call->input.frames;
     PyObject *out = values[HZB_OUT] == Py_None ? NULL : values[HZB_OUT];
     struct hzb_error err;
-    if (hzb_options_parse(module, values, &call->options) < 0 ||
-        hzb_input_open(module, values[HZB_DEPTH], &call->options, &call->input) < 0)
+    if (hzb_options_parse(module, values, options) < 0 ||
+        hzb_input_open(module, values[HZB_DEPTH], options, &call->input) < 0)
         return -1;
-    call->options.lane_table = lane_table;
-    if (hzb_options_check(&call->options, frames->width, frames->height, &call->extent, &err)) {
+    options->lane_table = lane_table;
+    if (hzb_options_check(options, frames->width, frames->height, extent, &err)) {
         hzb_raise(module, &err);
         return -1;
     }
     call->context = hzb_context_for(module, values[HZB_DEVICE], values[HZB_CONTEXT]);
     if (!call->context)
         return -1;
-    if (hzb_plan_make(&call->options, &call->extent, frames->count, &call->context->limits,
-                      call->context->info.name, &call->plan, &err)) {
+    const struct hzb_job job = hzb_call_job(call);
+    if (hzb_job_plan(call->context, &job, &err)) {
         hzb_raise(module, &err);
         return -1;
     }
-    if (out &&
-        hzb_targets_take(out, &call->input, &call->options, &call->extent, &call->targets) < 0)
+    if (out && hzb_targets_take(out, &call->input, options, extent, &call->targets) < 0)
         return -1;
     /* The caller's arrays have their memory already; ours are made only if it is there. */
-    uint64_t bytes = out ? 0 : hzb_targets_bytes(&call->input, &call->options, &call->extent);
-    if (hzb_job_check_memory(call->context, &hzb_op, &call->plan, frames->count, bytes, &err)) {
+    uint64_t bytes = out ? 0 : hzb_targets_bytes(&call->input, options, extent);
+    if (hzb_job_check_memory(call->context, &job, bytes, &err)) {
         hzb_raise(module, &err);
         return -1;
     }
-    return out ? 0 : make_targets(module, call);
+    return out ? 0 : make_targets(module, call, &job);
 }
 
-struct hzb_job hzb_call_job(const struct hzb_call *call)
+struct hzb_job hzb_call_job(struct hzb_call *call)
 {
     return (struct hzb_job){
         .op = &hzb_op,
+        .request = &call->request,
         .plan = &call->plan,
         .frames = &call->input.frames,
         .outputs = call->targets.outputs,
@@ -154,7 +158,7 @@ void hzb_call_close(struct hzb_call *call)
     hzb_input_close(&call->input);
 }
 
-static int run(const struct hzb_module *module, const struct hzb_call *call)
+static int run(const struct hzb_module *module, struct hzb_call *call)
 {
     const struct hzb_job job = hzb_call_job(call);
     struct hzb_error err;

@@ -69,8 +69,8 @@ static PyObject *make_device(const struct hzb_module *module, Py_ssize_t index,
                              const struct hzb_device_info *info)
 {
     bool native = info->kind == HZB_KIND_NATIVE;
-    char uuid[HZB_UUID_TEXT];
-    hzb_uuid_text(info->uuid, uuid);
+    char uuid[HZB_SPEC_TEXT];
+    hzb_device_spec(info, uuid);
     PyObject *items[] = {
         PyLong_FromSsize_t(index),
         PyUnicode_DecodeUTF8(info->name, (Py_ssize_t)strlen(info->name), "replace"),
@@ -96,49 +96,36 @@ static PyObject *make_device(const struct hzb_module *module, Py_ssize_t index,
     return record;
 }
 
-/* The list of devices; a machine without a loader, driver or device has an empty one. */
-static enum hzb_status list_devices(const struct hzb_device_info **records, uint32_t *count,
-                                    struct hzb_error *err)
+/* List the devices without the interpreter lock: drivers take their time. */
+static void list_devices(struct hzb_device_list *list, struct hzb_device_info *native)
 {
-    /* A child of a process that uses a driver cannot ask it again. */
-    *records = hzb_inherited_records(count);
-    if (*records)
-        return HZB_OK;
-    const VkPhysicalDevice *handles;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
-    enum hzb_status status = hzb_physical_devices(&handles, records, count, err);
+    hzb_devices_list(list);
+    hzb_devices_native(native);
     hzb_relock(&unlocked);
-    if (status == HZB_LOADER_NOT_FOUND || status == HZB_NO_DEVICE) {
-        *count = 0;
-        status = HZB_OK;
-    }
-    return status;
 }
 
-PyDoc_STRVAR(devices_doc, "devices($module)\n--\n\n"
-                          "List the devices that hzb can use.\n\n"
-                          "Returns\n"
-                          "-------\n"
-                          "list of Device\n"
-                          "    One record a device; empty where there is no Vulkan loader, driver\n"
-                          "    or device, which :func:`hzb.build` explains when it needs one.\n\n"
-                          "Raises\n"
-                          "------\n"
-                          "hzb.VulkanError\n"
-                          "    If a driver failed.");
+PyDoc_STRVAR(devices_doc,
+             "devices($module)\n--\n\n"
+             "List the devices that hzb can use.\n\n"
+             "Returns\n"
+             "-------\n"
+             "list of Device\n"
+             "    One record a device: those of Vulkan, none where there is no loader,\n"
+             "    driver or device, and last the processor, whose `kind` is\n"
+             "    \"native\".");
 
 static PyObject *devices(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     struct hzb_module *module = hzb_module_of(self);
-    const struct hzb_device_info *records;
-    uint32_t count;
-    struct hzb_error err;
-    if (list_devices(&records, &count, &err))
-        return hzb_raise(module, &err);
-    PyObject *list = PyList_New(count);
-    for (uint32_t i = 0; list && i < count; i++) {
-        PyObject *record = make_device(module, i, &records[i]);
+    struct hzb_device_list devices;
+    struct hzb_device_info native;
+    list_devices(&devices, &native);
+    PyObject *list = PyList_New(devices.count + 1);
+    for (uint32_t i = 0; list && i <= devices.count; i++) {
+        PyObject *record =
+            make_device(module, i, i < devices.count ? &devices.records[i] : &native);
         if (record)
             PyList_SET_ITEM(list, i, record);
         else
@@ -150,15 +137,14 @@ static PyObject *devices(PyObject *self, PyObject *Py_UNUSED(unused))
 /* The record of a device that is in use, with the place it has in the list. */
 static PyObject *find_device(const struct hzb_module *module, const struct hzb_device_info *info)
 {
-    const struct hzb_device_info *records;
-    uint32_t count;
-    struct hzb_error err;
-    if (list_devices(&records, &count, &err))
-        return hzb_raise(module, &err);
+    struct hzb_device_list devices;
+    struct hzb_device_info native;
+    list_devices(&devices, &native);
     uint32_t index = 0;
     /* Two drivers may offer the same card, under one UUID. */
-    while (index < count && (memcmp(records[index].uuid, info->uuid, sizeof(info->uuid)) != 0 ||
-                             strcmp(records[index].driver_name, info->driver_name) != 0))
+    while (index < devices.count &&
+           (memcmp(devices.records[index].uuid, info->uuid, sizeof(info->uuid)) != 0 ||
+            strcmp(devices.records[index].driver_name, info->driver_name) != 0))
         index++;
     return make_device(module, index, info);
 }
@@ -196,22 +182,17 @@ static PyObject *spec_of(const struct hzb_module *module, PyObject *device)
 
 static const char *spec_text(PyObject *spec) { return spec == Py_None ? NULL : hzb_c_text(spec); }
 
-/* Log what there is to say about how the context's device was chosen, once a process. */
-static int log_notice(struct hzb_module *module, struct hzb_context *context)
+/* Log what there is to say about how a device was chosen, once a process. */
+static int log_notice(struct hzb_module *module, const struct hzb_notice *notice)
 {
-    if (!context->notice[0])
+    if (!notice->text[0] || module->notice_given)
         return 0;
-    PyObject *text = PyUnicode_FromString(context->notice);
-    context->notice[0] = '\0';
-    if (!text || module->notice_given) {
-        Py_XDECREF(text);
-        return text ? 0 : -1;
-    }
     module->notice_given = true;
     PyObject *logging = PyImport_ImportModule("logging");
     PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "hzb") : NULL;
-    PyObject *done = logger ? PyObject_CallMethod(logger, "warning", "sO", "%s", text) : NULL;
-    Py_DECREF(text);
+    PyObject *done = logger ? PyObject_CallMethod(logger, notice->warns ? "warning" : "info", "ss",
+                                                  "%s", notice->text)
+                            : NULL;
     Py_XDECREF(logging);
     Py_XDECREF(logger);
     Py_XDECREF(done);
@@ -222,9 +203,9 @@ static int log_notice(struct hzb_module *module, struct hzb_context *context)
 
 typedef struct {
     PyObject ob_base;
-    /* NULL until an unpickled Context is first used; then the UUID is all there is. */
+    /* NULL until an unpickled Context is first used; then the spec is all there is. */
     struct hzb_context *context;
-    char uuid[HZB_UUID_TEXT];
+    char spec[HZB_SPEC_TEXT];
     bool closed; /* before it was used */
 } context_object;
 
@@ -238,7 +219,7 @@ static int fail_closed(const context_object *self)
     struct hzb_error err;
     hzb_fail(&err, HZB_FAILED,
              "the context of device %s is closed: make another with hzb.Context(device=…)",
-             self->uuid);
+             self->spec);
     hzb_raise(module_of(self), &err);
     return -1;
 }
@@ -248,10 +229,11 @@ static int open_context(context_object *self, const char *spec)
 {
     struct hzb_module *module = module_of(self);
     struct hzb_context *context;
+    struct hzb_notice notice;
     struct hzb_error err;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
-    enum hzb_status status = hzb_context_create(spec, &context, &err);
+    enum hzb_status status = hzb_context_create(spec, &context, &notice, &err);
     hzb_relock(&unlocked);
     if (status) {
         hzb_raise(module, &err);
@@ -262,14 +244,14 @@ static int open_context(context_object *self, const char *spec)
         return 0;
     }
     self->context = context;
-    hzb_uuid_text(context->info.uuid, self->uuid);
-    return log_notice(module, context);
+    hzb_device_spec(&context->info, self->spec);
+    return log_notice(module, &notice);
 }
 
 /* Open one that was unpickled, at its first use. */
 static int need_context(context_object *self)
 {
-    if (!self->context && !self->closed && open_context(self, self->uuid) < 0)
+    if (!self->context && !self->closed && open_context(self, self->spec) < 0)
         return -1;
     return self->context ? 0 : fail_closed(self);
 }
@@ -293,23 +275,23 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     return (PyObject *)self;
 }
 
-PyDoc_STRVAR(restore_context_doc, "_restore_context($module, uuid, /)\n--\n\n"
+PyDoc_STRVAR(restore_context_doc, "_restore_context($module, spec, /)\n--\n\n"
                                   "Unpickle a Context: one that opens its device when used.");
 
-static PyObject *restore_context(PyObject *self, PyObject *uuid)
+static PyObject *restore_context(PyObject *self, PyObject *spec)
 {
     PyTypeObject *type = hzb_module_of(self)->context_type;
     Py_ssize_t size;
-    const char *text = PyUnicode_AsUTF8AndSize(uuid, &size);
+    const char *text = PyUnicode_AsUTF8AndSize(spec, &size);
     if (!text)
         return NULL;
-    if (size >= HZB_UUID_TEXT || strlen(text) != (size_t)size) {
-        PyErr_Format(PyExc_ValueError, "uuid: %R is not the UUID of a device", uuid);
+    if (size >= HZB_SPEC_TEXT || strlen(text) != (size_t)size) {
+        PyErr_Format(PyExc_ValueError, "spec: %R is not what a context is pickled as", spec);
         return NULL;
     }
     context_object *context = (context_object *)type->tp_alloc(type, 0);
     if (context)
-        memcpy(context->uuid, text, (size_t)size + 1);
+        memcpy(context->spec, text, (size_t)size + 1);
     return (PyObject *)context;
 }
 
@@ -334,7 +316,7 @@ static PyObject *context_repr(PyObject *object)
     if (self->context)
         return PyUnicode_FromFormat("<hzb.Context on %s%s>", self->context->info.name,
                                     is_closed(self) ? ", closed" : "");
-    return PyUnicode_FromFormat("<hzb.Context of device %s, %s>", self->uuid,
+    return PyUnicode_FromFormat("<hzb.Context of device %s, %s>", self->spec,
                                 is_closed(self) ? "closed" : "not opened yet");
 }
 
@@ -402,15 +384,14 @@ static PyObject *context_exit(PyObject *self, PyObject *Py_UNUSED(exception))
     return context_close(self, NULL);
 }
 
-PyDoc_STRVAR(
-    context_reduce_doc,
-    "__reduce__($self)\n--\n\nPickle the UUID of the device; the copy opens it when used.");
+PyDoc_STRVAR(context_reduce_doc,
+             "__reduce__($self)\n--\n\nPickle as the device; the copy opens it when used.");
 
 static PyObject *context_reduce(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     PyObject *module = PyType_GetModule(Py_TYPE(self));
     PyObject *restore = PyObject_GetAttrString(module, "_restore_context");
-    return restore ? Py_BuildValue("N(s)", restore, ((context_object *)self)->uuid) : NULL;
+    return restore ? Py_BuildValue("N(s)", restore, ((context_object *)self)->spec) : NULL;
 }
 
 static PyObject *context_get_device(PyObject *object, void *Py_UNUSED(closure))
@@ -451,15 +432,16 @@ PyDoc_STRVAR(
     "Parameters\n"
     "----------\n"
     "device : str, int, Device or None\n"
-    "    A UUID or part of a device's or driver's name, an index into\n"
-    "    :func:`hzb.devices`, one of its records, or None for the default device: the one\n"
-    "    that the environment variable HZB_DEVICE names in the same way, else the best.\n\n"
+    "    A UUID or part of a device's or driver's name, \"cpu\" for the processor, an index\n"
+    "    into :func:`hzb.devices`, one of its records, or None for the default device: the\n"
+    "    one that the environment variable HZB_DEVICE names in the same way, else the best,\n"
+    "    which is the processor where there is no GPU.\n\n"
     "Raises\n"
     "------\n"
     "ValueError\n"
     "    If there is no such device; the message lists those that there are.\n"
     "hzb.LoaderNotFoundError, hzb.NoDeviceError\n"
-    "    If Vulkan, a driver or a device is missing.\n"
+    "    If one is named, and Vulkan or its driver is missing.\n"
     "hzb.VulkanError\n"
     "    If the device cannot be opened.");
 
@@ -516,15 +498,17 @@ struct hzb_context *hzb_context_for(struct hzb_module *module, PyObject *device,
     if (!spec)
         return NULL;
     struct hzb_context *context;
+    struct hzb_notice notice;
     struct hzb_error err;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
-    enum hzb_status status = hzb_context_shared(spec_text(spec), &unlocked.hooks, &context, &err);
+    enum hzb_status status =
+        hzb_context_shared(spec_text(spec), &unlocked.hooks, &context, &notice, &err);
     hzb_relock(&unlocked);
     Py_DECREF(spec);
     if (status)
         return hzb_raise(module, &err);
-    if (log_notice(module, context) < 0) {
+    if (log_notice(module, &notice) < 0) {
         hzb_release_context(context);
         return NULL;
     }

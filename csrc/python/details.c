@@ -2,6 +2,8 @@
 #include "python/binding.h"
 
 #include "base/alloc.h"
+#include "base/system.h"
+#include "base/workers.h"
 
 static enum hzb_status list_layers(VkLayerProperties **layers, uint32_t *count,
                                    struct hzb_error *err)
@@ -63,7 +65,7 @@ static PyObject *loader_details(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(u
     return details;
 }
 
-static PyObject *describe(const struct hzb_limits *limits)
+static PyObject *describe_device(const struct hzb_limits *limits)
 {
     return Py_BuildValue("{sKsKs(III)sIsIsIsIsIsNsNsNsd}", "storage_range",
                          (unsigned long long)limits->storage_range, "buffer_bytes",
@@ -77,38 +79,67 @@ static PyObject *describe(const struct hzb_limits *limits)
                          PyBool_FromLong(limits->timestamps), "timestamp_ns", limits->timestamp_ns);
 }
 
-PyDoc_STRVAR(device_details_doc,
-             "_device_details($module)\n--\n\n"
-             "Describe the limits and features of each device of hzb.devices(), opening it.");
-
-static PyObject *device_details(PyObject *self, PyObject *Py_UNUSED(unused))
+/* A device that cannot be described is worth a report, too. */
+static PyObject *describe_failure(const struct hzb_error *err)
 {
-    struct hzb_module *module = hzb_module_of(self);
-    const VkPhysicalDevice *handles;
-    const struct hzb_device_info *records;
-    uint32_t count;
+    return Py_BuildValue("{ss}", "error", err->message);
+}
+
+/* Open a device for a moment. */
+static PyObject *device_row(VkPhysicalDevice physical, const struct hzb_device_info *info)
+{
+    struct hzb_device *device = NULL;
+    struct hzb_limits limits = {0};
     struct hzb_error err;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
-    enum hzb_status status = hzb_physical_devices(&handles, &records, &count, &err);
+    enum hzb_status status = hzb_device_create(physical, info, &device, &err);
+    if (!status)
+        limits = device->limits;
+    hzb_device_destroy(device);
     hzb_relock(&unlocked);
-    if (status == HZB_LOADER_NOT_FOUND || status == HZB_NO_DEVICE)
-        return PyList_New(0);
-    if (status)
-        return hzb_raise(module, &err);
-    PyObject *list = PyList_New(count);
-    for (uint32_t i = 0; list && i < count; i++) {
-        struct hzb_device *device = NULL;
-        struct hzb_limits limits = {0};
-        hzb_unlock(&unlocked);
-        status = hzb_device_create(handles[i], &records[i], &device, &err);
-        if (!status)
-            limits = device->limits;
-        hzb_device_destroy(device);
-        hzb_relock(&unlocked);
-        PyObject *details = status ? hzb_raise(module, &err) : describe(&limits);
-        if (details)
-            PyList_SET_ITEM(list, i, details);
+    return status ? describe_failure(&err) : describe_device(&limits);
+}
+
+static PyObject *native_row(void)
+{
+    enum hzb_instructions used;
+    int threads;
+    struct hzb_error err;
+    if (hzb_instructions_choose(&used, &err) || hzb_workers_count(&threads, &err))
+        return describe_failure(&err);
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names && i <= (int)hzb_instructions_best(); i++) {
+        PyObject *name = PyUnicode_FromString(hzb_instructions_name((enum hzb_instructions)i));
+        if (!name || PyList_Append(names, name) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return Py_BuildValue("{sNsssi}", "instruction_sets", names, "instruction_set",
+                         hzb_instructions_name(used), "threads", threads);
+}
+
+PyDoc_STRVAR(
+    device_details_doc,
+    "_device_details($module)\n--\n\n"
+    "Describe each device of hzb.devices(): of one of Vulkan, which is opened for it, limits\n"
+    "and features; of the processor, instruction sets and threads; where that fails, the\n"
+    "error.");
+
+static PyObject *device_details(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
+{
+    struct hzb_device_list devices;
+    struct hzb_unlocked unlocked;
+    hzb_unlock(&unlocked);
+    hzb_devices_list(&devices);
+    hzb_relock(&unlocked);
+    PyObject *list = PyList_New(devices.count + 1);
+    for (uint32_t i = 0; list && i <= devices.count; i++) {
+        PyObject *row = i == devices.count ? native_row()
+                        : devices.handles  ? device_row(devices.handles[i], &devices.records[i])
+                                           : describe_failure(&devices.problem);
+        if (row)
+            PyList_SET_ITEM(list, i, row);
         else
             Py_CLEAR(list);
     }

@@ -129,12 +129,16 @@ static PyObject *describe_plan(PyObject *self, PyObject *const *args, Py_ssize_t
     struct hzb_context *context = hzb_context_for(module, values[HZB_DEVICE], values[HZB_CONTEXT]);
     if (!context)
         return NULL;
-    enum hzb_status status =
-        hzb_plan_make(&options, &extent, PyArray_MultiplyList(shape.side, leading),
-                      &context->limits, context->info.name, &plan, &err);
+    bool native = hzb_context_is_native(context);
+    enum hzb_status status = HZB_OK;
+    if (!native)
+        status = hzb_plan_make(&options, &extent, PyArray_MultiplyList(shape.side, leading),
+                               &context->limits, context->info.name, &plan, &err);
     hzb_release_context(context);
     if (status)
         return hzb_raise(module, &err);
+    if (native)
+        return Py_BuildValue("{sis[]}", "levels", extent.levels, "dispatches");
     return Py_BuildValue("{sisIsIsNsN}", "levels", (int)plan.levels, "group_frames",
                          plan.group_frames, "subgroup_size", plan.subgroup_size, "storage16",
                          PyBool_FromLong(plan.storage16), "dispatches", describe_dispatches(&plan));
@@ -175,7 +179,7 @@ static PyObject *provoke_validation_message(PyObject *self, PyObject *device)
     struct hzb_error err;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
-    enum hzb_status status = hzb_context_enter(context, &unlocked.hooks, &err);
+    enum hzb_status status = hzb_context_enter_device(context, &unlocked.hooks, &err);
     if (!status) {
         status = break_rule(context->device, &err);
         hzb_context_leave(context);
@@ -204,7 +208,7 @@ static int parse_measure(PyObject *const values[HZB_NAMES], struct hzb_measure *
     return 0;
 }
 
-static PyObject *times_of(struct hzb_module *module, const struct hzb_call *call,
+static PyObject *times_of(struct hzb_module *module, struct hzb_call *call,
                           const struct hzb_measure *measure)
 {
     const struct hzb_job job = hzb_call_job(call);

@@ -7,7 +7,9 @@
    each fourth level once more, are monotone. */
 #include "ops/hzb/cpu.h"
 
+#include "base/system.h"
 #include "base/workers.h"
+#include "ops/hzb/cpu_kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -395,9 +397,7 @@ static enum hzb_status look(struct watch *watch, int64_t pixels, struct hzb_erro
     if (watch->pixels < PIXELS_A_LOOK)
         return HZB_OK;
     watch->pixels = 0;
-    if (watch->hooks->interrupted && watch->hooks->interrupted(watch->hooks->data))
-        return hzb_fail(err, HZB_INTERRUPTED, "interrupted by a signal handler");
-    return HZB_OK;
+    return hzb_look(watch->hooks, err);
 }
 
 /* One frame, its bands shared out. */
@@ -473,6 +473,14 @@ static enum hzb_cpu_rounding rounding_of(int32_t rounding, bool takes_max)
     return takes_max ? HZB_CPU_UP : HZB_CPU_DOWN;
 }
 
+static const struct hzb_cpu_kernels *const kernels[] = {
+    [HZB_INSTRUCTIONS_BASELINE] = &hzb_cpu_kernels_baseline,
+#ifdef __x86_64__
+    [HZB_INSTRUCTIONS_AVX2] = &hzb_cpu_kernels_avx2,
+    [HZB_INSTRUCTIONS_AVX512] = &hzb_cpu_kernels_avx512,
+#endif
+};
+
 /* Whether all rows are packed words of the machine, aligned. */
 static bool are_words(const struct hzb_frames *frames)
 {
@@ -483,10 +491,12 @@ static bool are_words(const struct hzb_frames *frames)
            frames->column_stride == sizeof(uint32_t) && offsets % sizeof(uint32_t) == 0;
 }
 
-enum hzb_status hzb_cpu_build(const struct hzb_options *options, const struct hzb_extent *extent,
-                              const struct hzb_frames *frames, const struct hzb_output *outputs,
-                              const struct hzb_hooks *hooks, struct hzb_error *err)
+enum hzb_status hzb_cpu_build(const struct hzb_request *request, const struct hzb_frames *frames,
+                              const struct hzb_output *outputs, const struct hzb_hooks *hooks,
+                              struct hzb_error *err)
 {
+    const struct hzb_options *options = &request->options;
+    const struct hzb_extent *extent = &request->extent;
     struct build build = {
         .frames = frames,
         .outputs = outputs,
@@ -501,8 +511,10 @@ enum hzb_status hzb_cpu_build(const struct hzb_options *options, const struct hz
         .in_place = are_words(frames),
         .tile_rows = llabs(frames->column_stride) > llabs(frames->row_stride) ? TILE_ROWS : 1,
     };
-    if (hzb_cpu_choose(&build.kernels, err))
+    enum hzb_instructions instructions;
+    if (hzb_instructions_choose(&instructions, err))
         return err->status;
+    build.kernels = kernels[instructions];
     for (int chain = 0; chain < build.chains; chain++) {
         build.takes_max[chain] = hzb_chain_is_max(options, chain);
         build.rounding[chain] = rounding_of(options->rounding, build.takes_max[chain]);
@@ -516,46 +528,4 @@ enum hzb_status hzb_cpu_build(const struct hzb_options *options, const struct hz
         rows[level] = axis_of(options->sizing, y->side, y->distinct, level);
     }
     return make_frames(&build, hooks, err);
-}
-
-/* ---- instruction sets ------------------------------------------------------------------------ */
-
-/* The kernels that this processor can run, the best first; returns how many. */
-static int list_kernels(const struct hzb_cpu_kernels *kernels[3])
-{
-    int count = 0;
-#ifdef __x86_64__
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
-                __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (avx512)
-        kernels[count++] = &hzb_cpu_kernels_avx512;
-    if (avx2)
-        kernels[count++] = &hzb_cpu_kernels_avx2;
-#endif
-    kernels[count++] = &hzb_cpu_kernels_baseline;
-    return count;
-}
-
-enum hzb_status hzb_cpu_choose(const struct hzb_cpu_kernels **kernels, struct hzb_error *err)
-{
-    const struct hzb_cpu_kernels *known[3] = {NULL, NULL, NULL};
-    const int count = list_kernels(known);
-    const char *name = getenv("HZB_CPU");
-    if (!name || !*name) {
-        *kernels = known[0];
-        return HZB_OK;
-    }
-    for (int i = 0; i < count; i++) {
-        if (!strcmp(name, known[i]->name)) {
-            *kernels = known[i];
-            return HZB_OK;
-        }
-    }
-    return hzb_fail(err, HZB_VALUE_ERROR,
-                    "HZB_CPU: '%.100s' is not an instruction set that hzb can use on this "
-                    "processor; set it to %s%s%s%s%s, or unset it to use %s",
-                    name, known[0]->name, count > 1 ? ", " : "", count > 1 ? known[1]->name : "",
-                    count > 2 ? ", " : "", count > 2 ? known[2]->name : "", known[0]->name);
 }

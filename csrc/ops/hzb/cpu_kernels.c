@@ -223,11 +223,8 @@ static void raise_halves(uint16_t *halves, int64_t count)
 
 #define JOIN(a, b) a##b
 #define TABLE(isa) JOIN(hzb_cpu_kernels_, isa)
-#define TEXT(word) #word
-#define NAME(isa) TEXT(isa)
 
 const struct hzb_cpu_kernels TABLE(HZB_ISA) = {
-    .name = NAME(HZB_ISA),
     .reduce = {{min_of_halves, max_of_halves}, {min_of_words, max_of_words}},
     .reduce_plain = reduce_plain,
     .round = round_words,

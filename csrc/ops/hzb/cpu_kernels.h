@@ -26,8 +26,6 @@ typedef void hzb_cpu_reduce(const void *row, int64_t count, bool nan_wins, enum 
                             void *best);
 
 struct hzb_cpu_kernels {
-    const char *name;
-
     /* By whether texels are float32 rather than float16, and whether the maximum is best. */
     hzb_cpu_reduce *reduce[2][2];
     /* Minimum and maximum at once, for plain numbers: no NaN and nothing negative, not even -0.

@@ -1,4 +1,5 @@
 /* A plan as recorded commands, and the way of its results to the caller's arrays. */
+#include "ops/hzb/cpu.h"
 #include "ops/hzb/plan.h"
 
 #include "batched.spv.h"
@@ -263,9 +264,27 @@ static uint32_t output_count(const void *plan_)
     return (uint32_t)(plan->chains * plan->levels);
 }
 
+static enum hzb_status make_plan(const void *request_, int64_t frames,
+                                 const struct hzb_limits *limits, const char *device_name,
+                                 void *plan, struct hzb_error *err)
+{
+    const struct hzb_request *request = request_;
+    return hzb_plan_make(&request->options, &request->extent, frames, limits, device_name, plan,
+                         err);
+}
+
+static enum hzb_status run_cpu(const void *request, const struct hzb_frames *frames,
+                               const struct hzb_output *outputs, const struct hzb_hooks *hooks,
+                               struct hzb_error *err)
+{
+    return hzb_cpu_build(request, frames, outputs, hooks, err);
+}
+
 const struct hzb_op hzb_op = {
     .name = "hzb",
+    .run_cpu = run_cpu,
     .plan_bytes = sizeof(struct hzb_plan),
+    .plan = make_plan,
     .group_frames = group_frames,
     .rect = rect,
     .pitch = pitch,

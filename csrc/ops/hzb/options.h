@@ -40,6 +40,12 @@ struct hzb_extent {
 enum hzb_status hzb_options_check(const struct hzb_options *options, int64_t width, int64_t height,
                                   struct hzb_extent *extent, struct hzb_error *err);
 
+/* One build, as it is asked for: checked options and what they mean for the caller's frames. */
+struct hzb_request {
+    struct hzb_options options;
+    struct hzb_extent extent;
+};
+
 /* 2^31 texels a frame at most; this many levels at most under every sizing. */
 #define HZB_MAX_TEXELS (INT64_C(1) << 31)
 #define HZB_MAX_LEVELS 32
