@@ -1,8 +1,8 @@
 #!/bin/sh
-# Sees to what `make demo` or `make test` needs and pip cannot give: names what is missing and why,
+# Sees to what `make demo`, `make test` or `make test-all` needs and pip cannot give: names what is missing and why,
 # and installs it with apt-get where there is one. Does nothing, quickly, where all is there.
 #
-# usage: ensure_system_packages.sh demo|test PYTHON VENV
+# usage: ensure_system_packages.sh demo|test|test-all PYTHON VENV
 set -eu
 
 purpose=$1
@@ -71,7 +71,14 @@ os.stat(os.path.join(sysconfig.get_path("include"), "Python.h"))' ||
         need libvulkan-volk-dev "finds the Vulkan loader at run time"
     python_can 'import ctypes; ctypes.CDLL("libvulkan.so.1")' ||
         need libvulkan1 "the Vulkan loader"
-    if [ "$purpose" = test ]; then
+    if [ "$purpose" = test-all ]; then
+        any_command aarch64-linux-gnu-gcc ||
+            need gcc-aarch64-linux-gnu "compiles the native path for 64-bit Arm"
+        any_file /usr/aarch64-linux-gnu/lib/libc.a ||
+            need libc6-dev-arm64-cross "the C library for that"
+        any_command qemu-aarch64-static || need qemu-user-static "runs what was compiled for Arm"
+    fi
+    if [ "$purpose" != demo ]; then
         any_file /usr/share/vulkan/icd.d/lvp_icd*.json ||
             need mesa-vulkan-drivers "a Vulkan driver that runs on the processor: llvmpipe"
         any_file /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ||
