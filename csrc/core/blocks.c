@@ -32,7 +32,7 @@ struct hzb_block {
     void *memory; /* where `data` lies if it is plain */
     pid_t owner;
     unsigned forks;         /* that the process had seen when the block was taken */
-    struct hzb_block *next; /* of those that are to be freed */
+    struct hzb_block *next; /* of those that are to be freed, or that are left */
 };
 
 static struct {
@@ -43,6 +43,7 @@ static struct {
     uint64_t limit;             /* as last read */
     long on_devices;            /* blocks that are not plain, of this process */
     bool ended;                 /* the exit hook has run: no device is called any more */
+    struct hzb_block *left;
     unsigned forks;
 } pool = {.lock = HZB_MUTEX_INIT};
 
@@ -259,6 +260,13 @@ static void keep_locked(struct hzb_block *block, struct hzb_block **condemned)
         condemn_oldest_locked(condemned);
 }
 
+/* Leave a block to the system, within reach, where leak checkers see it. */
+static void leave_locked(struct hzb_block *block)
+{
+    block->next = pool.left;
+    pool.left = block;
+}
+
 /* Whether a block may be used again. */
 static bool is_reusable_locked(const struct hzb_block *block)
 {
@@ -271,10 +279,11 @@ void hzb_block_release(struct hzb_block *block)
         return;
     struct hzb_block *condemned = NULL;
     hzb_mutex_take(&pool.lock);
-    bool left = block->device && pool.ended;
-    if (!left && is_reusable_locked(block))
+    if (block->device && pool.ended)
+        leave_locked(block);
+    else if (is_reusable_locked(block))
         keep_locked(block, &condemned);
-    else if (!left)
+    else
         condemn_locked(block, &condemned);
     hzb_mutex_drop(&pool.lock);
     destroy_all(condemned);

@@ -346,6 +346,8 @@ static PyObject *context_build(PyObject *self, PyObject *const *args, Py_ssize_t
 
 PyDoc_STRVAR(context_close_doc, "close($self)\n--\n\n"
                                 "Wait for the build in flight and free the device.\n\n"
+                                "Levels that were built stay; where they lie in memory that the\n"
+                                "driver gave, it goes with the last of them.\n\n"
                                 "Later builds raise :exc:`hzb.Error`. Closing again does nothing.");
 
 static PyObject *context_close(PyObject *object, PyObject *Py_UNUSED(unused))
