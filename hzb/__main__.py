@@ -302,7 +302,7 @@ def _build(options: argparse.Namespace) -> None:
     print(
         f"levels  {len(chains[0])} of {options.dtype}, {options.bounds}, rows × columns: {shapes}"
     )
-    print(f"time    {seconds * 1e3:.2f} ms, making the pipelines included")
+    print(f"time    {seconds * 1e3:.2f} ms, as the first build")
     if reversed_z:
         _hint_at_convention(depth)
     if options.output:

@@ -256,3 +256,24 @@ def test_signal_handler_cannot_use_the_context_it_interrupts():
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
     assert refused[0].startswith("the context is busy in this thread")
+
+
+def test_threads_end_with_the_process():
+    code = """
+import atexit
+
+def show_threads():
+    with open("/proc/self/status") as status:
+        print([line.split()[1] for line in status if line.startswith("Threads:")])
+
+# Called after the hook of hzb, because it is registered before.
+atexit.register(show_threads)
+
+import numpy as np
+import hzb
+
+hzb.build(np.zeros((900, 901), np.float32), device="cpu")
+show_threads()
+"""
+    said = child.run(code, HZB_NUM_THREADS="4", OPENBLAS_NUM_THREADS="1")
+    assert said == "['4']\n['1']\n"

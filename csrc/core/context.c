@@ -2,6 +2,7 @@
 #include "core/context.h"
 
 #include "base/alloc.h"
+#include "base/workers.h"
 #include "core/blocks.h"
 #include "core/plans.h"
 #include "vulkan/memory.h"
@@ -329,6 +330,7 @@ void hzb_contexts_shutdown(void)
         }
         hzb_context_release(context);
     }
+    hzb_workers_shutdown();
     if (hzb_blocks_shutdown() && idle)
         hzb_instance_destroy();
 }

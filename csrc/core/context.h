@@ -69,8 +69,8 @@ enum hzb_status hzb_context_enter_device(struct hzb_context *context, const stru
 enum hzb_status hzb_context_close(struct hzb_context *context, const struct hzb_hooks *hooks,
                                   struct hzb_error *err);
 
-/* Close every context and destroy the instance; for the exit hook, which must not wait for
-   ever: a context that stays busy for a second is left to the system. */
+/* Close every context, end the worker threads and destroy the instance; for the exit hook, which
+   must not wait for ever: a context that stays busy for a second is left to the system. */
 void hzb_contexts_shutdown(void);
 
 #endif
