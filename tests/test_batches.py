@@ -56,18 +56,21 @@ def test_frames_longer_than_images(build, rng, shape, sizing):
     assert_like_reference(build, rng.random(shape, np.float32), sizing=sizing)
 
 
-# More than 65535 tiles of 8x8 texels in a row, and more than 65535 groups of 64 texels.
+# 65536 tiles of 8x8 texels beside each other, and as many groups of 64 texels.
 @pytest.mark.parametrize(
-    "shape", [(1, 1_100_000), pytest.param((1, 9_000_000), marks=pytest.mark.whole)], ids=str
+    ("algorithm", "width"),
+    [("batched", 525_001), ("per_level", 4_200_001)],
+    indirect=["algorithm"],
+    scope="session",
 )
-def test_frames_longer_than_dispatches(build, rng, shape):
-    assert_like_reference(build, rng.random(shape, np.float32))
+def test_frames_longer_than_dispatches(build, rng, width):
+    assert_like_reference(build, rng.random((1, width), np.float32))
 
 
 def assert_right_or_refused(build, device, rng, shape, **options):
     """Build a frame of few far pixels; its levels follow from where these are.
 
-    A device may be too small for the frame: then the call says which limit that is.
+    A device may be too small for the frame: then the call says by which limit, before it allocates.
     """
     depth = np.ones(shape, np.uint8)
     places = rng.integers(0, shape, (20, 2))
@@ -83,13 +86,12 @@ def assert_right_or_refused(build, device, rng, shape, **options):
             level[np.ix_(under_y, under_x)] = 0
     try:
         built = build(depth, **options)
-    except ValueError as error:
+    except (ValueError, hzb.OutOfMemoryError) as error:
         refusal = str(error)
     else:
         assert_same_bits(built, want)
         return
-    size, name = re.escape(f"{shape[0]} x {shape[1]}"), re.escape(device.name)
-    assert re.search(rf"{size}.* \d+ bytes.*{name} allows \d+ \(", refusal), refusal
+    assert re.search(rf" \d+ bytes.*{re.escape(device.name)}.* \d+ ", refusal), refusal
 
 
 def test_frame_beyond_128_mib(build, device, rng):
