@@ -94,8 +94,8 @@ static int make_targets(const struct hzb_module *module, struct hzb_call *call,
     struct hzb_error err;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
-    enum hzb_status status = hzb_job_take_block(call->context, job, bytes, &unlocked.hooks,
-                                                &call->targets.block, &err);
+    enum hzb_status status =
+        hzb_job_take_block(call->context, job, bytes, &unlocked.hooks, &call->targets.block, &err);
     hzb_relock(&unlocked);
     if (status) {
         hzb_raise(module, &err);
