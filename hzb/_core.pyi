@@ -32,7 +32,7 @@ _ViewRect: TypeAlias = Sequence[SupportsIndex] | NDArray[Any]
 _Levels: TypeAlias = list[NDArray[Any]] | tuple[NDArray[Any], ...]
 _Pair: TypeAlias = Bounds | tuple[_Levels, _Levels] | list[_Levels]
 _DeviceSpec: TypeAlias = str | SupportsIndex | Device
-_Fault: TypeAlias = Literal["alloc", "thread", "file", "vulkan"]
+_Fault: TypeAlias = Literal["alloc", "thread", "file", "vulkan", "device_lost"]
 
 _L = TypeVar("_L", bound=_Levels)
 _P = TypeVar("_P", bound=_Pair)

@@ -10,6 +10,7 @@ enum hzb_fault {
     HZB_FAULT_THREAD,
     HZB_FAULT_FILE,
     HZB_FAULT_VULKAN,
+    HZB_FAULT_DEVICE_LOST,
     HZB_FAULT_KINDS,
 };
 

@@ -4,14 +4,15 @@
 
 #include "base/status.h"
 
-/* How core asks the binding whether a signal handler raised; called without any interpreter lock
-   held. NULL `interrupted`: never. */
+/* How core asks the binding whether the call has to end, for an exception that it has raised;
+   called without any interpreter lock held. NULL `interrupted`: never. */
 struct hzb_hooks {
     bool (*interrupted)(void *data);
     void *data;
 };
 
-/* Ask; HZB_INTERRUPTED when the work is to end. */
+/* Ask; HZB_INTERRUPTED when the work is to end. Some times a second, for it may have to wait for
+   the interpreter lock. */
 static inline enum hzb_status hzb_look(const struct hzb_hooks *hooks, struct hzb_error *err)
 {
     if (hooks->interrupted && hooks->interrupted(hooks->data))

@@ -10,11 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long a lock is awaited before a look at signals. */
+/* How long a lock is awaited before a look at the hooks. */
 enum { SLICE_MS = 50 };
-/* How long the exit hook waits for a context in use, and anyone for a device that is given up. */
+/* How long the exit hook waits for a context in use. */
 enum { SHUTDOWN_MS = 1000 };
-#define GIVE_UP_NS UINT64_C(10000000000)
+/* How many looks at the hooks a wait for a device may take before it is left to the system; there
+   are twenty a second. */
+enum { GIVE_UP_LOOKS = 200 };
 
 static enum hzb_status lock_wait(struct hzb_lock *lock, const struct hzb_hooks *hooks,
                                  struct hzb_error *err)
@@ -38,39 +40,22 @@ static enum hzb_status lock_wait(struct hzb_lock *lock, const struct hzb_hooks *
 
 static bool inherited(const struct hzb_context *context) { return context->owner != getpid(); }
 
-/* Wait for the submissions that interrupted calls left behind. On a lost device none is running. */
-static bool settle(struct hzb_context *context)
-{
-    struct hzb_resources *in_flight;
-    while (context->plans && (in_flight = hzb_plans_in_flight_locked(context))) {
-        struct hzb_error ignored;
-        bool done = false;
-        if (hzb_commands_wait(context->device, &in_flight->commands, GIVE_UP_NS, &done, &ignored))
-            in_flight->commands.submitted = false;
-        else if (!done)
-            return false;
-    }
-    return true;
-}
-
-/* Free the device. In a forked child its objects are the parent's and are left alone, and so is a
-   device that does not come to an end. */
-static void free_device(struct hzb_context *context)
-{
-    if (!inherited(context) && settle(context)) {
-        hzb_plans_destroy(context->device, context->plans);
-        hzb_device_destroy(context->device);
-        hzb_blocks_trim();
-    }
-    context->plans = NULL;
-    context->device = NULL;
-}
-
 /* All contexts of the process, which the exit hook closes before it destroys the instance. */
 static struct {
     struct hzb_mutex lock;
     struct hzb_context *first;
+    atomic_bool left; /* a device was left to the system */
+    bool inherited;   /* a parent had a device open at the fork that does not survive one */
 } open_contexts = {.lock = HZB_MUTEX_INIT};
+
+/* The shared contexts, one a device, and which of them is the default. The lock is held while any
+   context is made, so that the exit hook can tell that none is. */
+static struct {
+    struct hzb_lock lock;
+    struct hzb_context *first;
+    struct hzb_context *standard;
+    atomic_bool ended; /* no context is made any more */
+} shared;
 
 static void add_open(struct hzb_context *context)
 {
@@ -107,6 +92,48 @@ static struct hzb_context *take_open(void)
     return context;
 }
 
+static enum hzb_status fail_inherited(const struct hzb_device_info *info, struct hzb_error *err)
+{
+    if (info->kind != HZB_KIND_NATIVE && hzb_check_fork(err))
+        return err->status;
+    if (!info->survives_fork)
+        return hzb_fail(
+            err, HZB_FAILED,
+            "this process was forked while its parent had %s open, whose driver cannot "
+            "be used in such a child: use the spawn or forkserver start method, or make "
+            "the first hzb call after the fork",
+            info->name);
+    return hzb_fail(
+        err, HZB_FAILED,
+        "the context on %s belongs to the process this one was forked from: make "
+        "another with hzb.Context(device=…), or use the spawn or forkserver start method",
+        info->name);
+}
+
+static bool is_over(void *looks) { return --*(int *)looks < 0; }
+
+/* Free the device. In a forked child its objects are the parent's and are left alone, and so is a
+   device that does not come to an end. */
+static void free_device(struct hzb_context *context)
+{
+    int looks = GIVE_UP_LOOKS;
+    const struct hzb_hooks bounded = {.interrupted = is_over, .data = &looks};
+    struct hzb_error ignored;
+    if (inherited(context) || context->left)
+        return;
+    /* After any other failure to wait, such as a lost device, nothing runs any more. */
+    if (context->plans && hzb_plans_settle_locked(context, &bounded, &ignored) == HZB_INTERRUPTED) {
+        context->left = true;
+        open_contexts.left = true;
+        return;
+    }
+    hzb_plans_destroy(context->device, context->plans);
+    hzb_device_destroy(context->device);
+    context->plans = NULL;
+    context->device = NULL;
+    hzb_blocks_trim();
+}
+
 static enum hzb_status open_device(struct hzb_context *context, const struct hzb_choice *choice,
                                    struct hzb_error *err)
 {
@@ -129,6 +156,8 @@ static enum hzb_status open_device(struct hzb_context *context, const struct hzb
 static enum hzb_status create(const struct hzb_choice *choice, struct hzb_context **made,
                               struct hzb_error *err)
 {
+    if (choice->physical && open_contexts.inherited && !choice->info->survives_fork)
+        return fail_inherited(choice->info, err);
     struct hzb_context *context = hzb_calloc(1, sizeof *context);
     if (!context)
         return hzb_fail_no_memory(err, sizeof *context);
@@ -152,12 +181,32 @@ static enum hzb_status create(const struct hzb_choice *choice, struct hzb_contex
     return HZB_OK;
 }
 
-enum hzb_status hzb_context_create(const char *spec, struct hzb_context **context,
-                                   struct hzb_notice *notice, struct hzb_error *err)
+/* Take the right to make contexts. */
+static enum hzb_status enter_making(const struct hzb_hooks *hooks, struct hzb_error *err)
+{
+    enum hzb_status status = lock_wait(&shared.lock, hooks, err);
+    if (!status && shared.ended) {
+        hzb_lock_drop(&shared.lock);
+        return hzb_fail_ended(err);
+    }
+    return status;
+}
+
+static void leave_making(void) { hzb_lock_drop(&shared.lock); }
+
+enum hzb_status hzb_context_create(const char *spec, const struct hzb_hooks *hooks,
+                                   struct hzb_context **context, struct hzb_notice *notice,
+                                   struct hzb_error *err)
 {
     struct hzb_choice choice;
-    enum hzb_status status = hzb_devices_choose(spec, &choice, notice, err);
-    return status ? status : create(&choice, context, err);
+    enum hzb_status status = enter_making(hooks, err);
+    if (status)
+        return status;
+    status = hzb_devices_choose(spec, &choice, notice, err);
+    if (!status)
+        status = create(&choice, context, err);
+    leave_making();
+    return status;
 }
 
 void hzb_context_retain(struct hzb_context *context) { context->references++; }
@@ -190,11 +239,7 @@ enum hzb_status hzb_context_enter(struct hzb_context *context, const struct hzb_
                                   struct hzb_error *err)
 {
     if (inherited(context))
-        return hzb_fail(err, HZB_FAILED,
-                        "the context on %s belongs to the process this one was forked from: make "
-                        "another with hzb.Context(device=…), or use the spawn or forkserver start "
-                        "method",
-                        context->info.name);
+        return fail_inherited(&context->info, err);
     enum hzb_status status = check_usable(context, err);
     if (!status)
         status = lock_wait(&context->lock, hooks, err);
@@ -228,33 +273,35 @@ enum hzb_status hzb_context_close(struct hzb_context *context, const struct hzb_
     enum hzb_status status = lock_wait(&context->lock, hooks, err);
     if (status)
         return status;
-    context->closed = true;
-    free_device(context);
+    if (context->plans)
+        status = hzb_plans_settle_locked(context, hooks, err);
+    if (status != HZB_INTERRUPTED) {
+        status = HZB_OK;
+        context->closed = true;
+        free_device(context);
+    }
     hzb_lock_drop(&context->lock);
-    return HZB_OK;
+    return status;
 }
-
-/* The shared contexts, one a device, and which of them is the default. */
-static struct {
-    struct hzb_lock lock;
-    struct hzb_context *first;
-    struct hzb_context *standard;
-} shared;
 
 /* In a forked child the parent's contexts are not its own, and a thread that is not there any more
    may have held the lock. */
-static void forget_shared(void)
+static void forget_contexts(void)
 {
+    for (struct hzb_context *context = open_contexts.first; context; context = context->next_open)
+        open_contexts.inherited |= context->device && !context->info.survives_fork;
+    open_contexts.first = NULL;
+    open_contexts.left = false;
+    open_contexts.lock = (struct hzb_mutex)HZB_MUTEX_INIT;
     shared.first = NULL;
     shared.standard = NULL;
     hzb_lock_init(&shared.lock);
-    open_contexts.first = NULL;
-    open_contexts.lock = (struct hzb_mutex)HZB_MUTEX_INIT;
 }
 
 bool hzb_contexts_setup(void)
 {
-    return hzb_lock_init(&shared.lock) && hzb_at_fork_in_child(forget_shared);
+    return hzb_lock_init(&shared.lock) && hzb_instance_setup() &&
+           hzb_at_fork_in_child(forget_contexts);
 }
 
 static void remove_lost(void)
@@ -306,19 +353,20 @@ enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hoo
                                    struct hzb_context **context, struct hzb_notice *notice,
                                    struct hzb_error *err)
 {
-    enum hzb_status status = lock_wait(&shared.lock, hooks, err);
+    enum hzb_status status = enter_making(hooks, err);
     if (status)
         return status;
     status = find_or_create(spec, context, notice, err);
     if (!status)
         hzb_context_retain(*context);
-    hzb_lock_drop(&shared.lock);
+    leave_making();
     return status;
 }
 
 void hzb_contexts_shutdown(void)
 {
-    bool idle = true;
+    bool making = hzb_lock_take(&shared.lock, SHUTDOWN_MS) != HZB_LOCK_TAKEN;
+    shared.ended = true;
     struct hzb_context *context;
     while ((context = take_open())) {
         if (hzb_lock_take(&context->lock, SHUTDOWN_MS) == HZB_LOCK_TAKEN) {
@@ -326,11 +374,14 @@ void hzb_contexts_shutdown(void)
             free_device(context);
             hzb_lock_drop(&context->lock);
         } else {
-            idle = false;
+            context->left = true;
+            open_contexts.left = true;
         }
         hzb_context_release(context);
     }
     hzb_workers_shutdown();
-    if (hzb_blocks_shutdown() && idle)
-        hzb_instance_destroy();
+    bool blocks = !hzb_blocks_shutdown();
+    hzb_instance_end(making || open_contexts.left || blocks);
+    if (!making)
+        leave_making();
 }

@@ -29,6 +29,7 @@ struct hzb_context {
     struct hzb_context *next_open; /* of all contexts in the process */
     atomic_bool closed;
     atomic_bool lost;
+    atomic_bool left; /* the device is left to the system, which frees it with the process */
 };
 
 /* Once a process, before anything else here; false when the system has no resources for it. */
@@ -39,13 +40,14 @@ static inline bool hzb_context_is_native(const struct hzb_context *context)
     return context->info.kind == HZB_KIND_NATIVE;
 }
 
-/* Open a context of its own on the device of a spec (core/devices.h, also for `notice`). */
-enum hzb_status hzb_context_create(const char *spec, struct hzb_context **context,
-                                   struct hzb_notice *notice, struct hzb_error *err);
+/* Open a context of its own on the device of a spec (core/devices.h, also for `notice`).
+   Interruptible while another thread makes one, as is the next. */
+enum hzb_status hzb_context_create(const char *spec, const struct hzb_hooks *hooks,
+                                   struct hzb_context **context, struct hzb_notice *notice,
+                                   struct hzb_error *err);
 
 /* A new reference to the process's shared context for a spec, made at its first use; NULL is the
-   default device. Made anew after a fork, a lost device or a close. Interruptible while another
-   thread makes one. */
+   default device. Made anew after a fork or a lost device. */
 enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hooks,
                                    struct hzb_context **context, struct hzb_notice *notice,
                                    struct hzb_error *err);
@@ -65,12 +67,14 @@ void hzb_context_leave(struct hzb_context *context);
 enum hzb_status hzb_context_enter_device(struct hzb_context *context, const struct hzb_hooks *hooks,
                                          struct hzb_error *err);
 
-/* Wait for the work in flight and free the device; later uses fail. Idempotent. */
+/* Wait for the work in flight and free the device; later uses fail. Idempotent; still open when the
+   wait was interrupted. */
 enum hzb_status hzb_context_close(struct hzb_context *context, const struct hzb_hooks *hooks,
                                   struct hzb_error *err);
 
-/* Close every context, end the worker threads and destroy the instance; for the exit hook, which
-   must not wait for ever: a context that stays busy for a second is left to the system. */
+/* Close every context, end the worker threads and the instance, so that nobody can use a driver any
+   more; for the exit hook, which must not wait for ever: a context that stays busy for a second is
+   left to the system, and so is a device that does not end its work within ten. */
 void hzb_contexts_shutdown(void);
 
 #endif

@@ -23,7 +23,7 @@ void hzb_devices_list(struct hzb_device_list *list)
 {
     list->problem.status = HZB_OK;
     if (hzb_physical_devices(&list->handles, &list->records, &list->count, &list->problem))
-        list->records = hzb_inherited_records(&list->count);
+        list->records = hzb_kept_records(&list->count);
 }
 
 void hzb_devices_native(struct hzb_device_info *info)
@@ -36,6 +36,7 @@ void hzb_devices_native(struct hzb_device_info *info)
         .kind = HZB_KIND_NATIVE,
         .driver_name = "hzb",
         .memory = hzb_memory_size(),
+        .survives_fork = true,
     };
     hzb_processor_name(info->name, sizeof(info->name));
     snprintf(info->driver_version, sizeof(info->driver_version), "%s %s", HZB_VERSION,

@@ -3,9 +3,11 @@
 
 #include "base/system.h"
 #include "core/plans.h"
+#include "core/resources.h"
 
-/* A wait is cut into slices of this length, with a look at signals between them. */
-#define SLICE_NS UINT64_C(50000000)
+/* Words that are copied between looks at the hooks: some ten milliseconds, so that a look is rare
+   beside the work and small builds do without. */
+#define WORDS_A_LOOK (UINT64_C(1) << 22)
 
 /* Asking the system what memory is left takes longer than the build of a small frame, which does
    not depend on the answer. */
@@ -103,39 +105,42 @@ enum hzb_status hzb_job_take_block(struct hzb_context *context, const struct hzb
     return status;
 }
 
-/* The submission keeps the block that it writes to until it is done. */
-static void hold(struct hzb_resources *resources, struct hzb_block *block)
+/* One call on its way. */
+struct run {
+    struct hzb_context *context;
+    const struct hzb_job *job;
+    const struct hzb_hooks *hooks;
+    uint64_t copied; /* words since the last look at the hooks */
+};
+
+static enum hzb_status upload_rows(struct run *run, int64_t frame, struct hzb_rect rows,
+                                   uint32_t pitch, uint32_t *words, struct hzb_error *err)
 {
-    if (block)
-        hzb_block_retain(block);
-    hzb_block_release(resources->block);
-    resources->block = block;
+    hzb_frames_read(run->job->frames, frame, rows, pitch, words);
+    run->copied += (uint64_t)pitch * rows.height;
+    if (run->copied < WORDS_A_LOOK)
+        return HZB_OK;
+    run->copied = 0;
+    return hzb_look(run->hooks, err);
 }
 
-static enum hzb_status wait_done(struct hzb_context *context, struct hzb_resources *resources,
-                                 const struct hzb_hooks *hooks, struct hzb_error *err)
+static enum hzb_status upload(struct run *run, int64_t first, uint32_t frames, uint32_t *words,
+                              struct hzb_error *err)
 {
-    for (;;) {
-        bool done;
-        enum hzb_status status =
-            hzb_commands_wait(context->device, &resources->commands, SLICE_NS, &done, err);
-        if (done)
-            hold(resources, NULL);
-        if (status || done)
-            return status;
-        status = hzb_look(hooks, err);
-        if (status)
-            return status;
+    const struct hzb_rect rect = run->job->op->rect(run->job->plan);
+    uint32_t pitch = run->job->op->pitch(run->job->plan);
+    uint32_t most = pitch < WORDS_A_LOOK ? (uint32_t)(WORDS_A_LOOK / pitch) : 1;
+    for (int64_t frame = first; frame < first + frames; frame++) {
+        for (uint32_t done = 0; done < rect.height; done += most) {
+            uint32_t left = rect.height - done;
+            struct hzb_rect rows = {rect.x, rect.y + done, rect.width, left < most ? left : most};
+            enum hzb_status status = upload_rows(run, frame, rows, pitch, words, err);
+            if (status)
+                return status;
+            words += (uint64_t)pitch * rows.height;
+        }
     }
-}
-
-static void upload(const struct hzb_job *job, int64_t first, uint32_t frames, void *mapped)
-{
-    struct hzb_rect rect = job->op->rect(job->plan);
-    uint32_t pitch = job->op->pitch(job->plan);
-    uint64_t frame_words = (uint64_t)pitch * rect.height;
-    for (uint32_t i = 0; i < frames; i++)
-        hzb_frames_read(job->frames, first + i, rect, pitch, (uint32_t *)mapped + i * frame_words);
+    return HZB_OK;
 }
 
 /* Record what this submission does with its results, where they leave the device's memory. */
@@ -152,20 +157,22 @@ static enum hzb_status record_readback(struct hzb_device *device, const struct h
     return hzb_commands_end(device, &resources->commands, err);
 }
 
-static enum hzb_status run_group(struct hzb_context *context, const struct hzb_job *job,
-                                 int64_t first, uint32_t frames, const struct hzb_hooks *hooks,
+static enum hzb_status run_group(struct run *run, int64_t first, uint32_t frames,
                                  struct hzb_error *err)
 {
+    struct hzb_context *context = run->context;
     struct hzb_device *device = context->device;
+    const struct hzb_job *job = run->job;
     struct hzb_buffer *block = job->block ? hzb_block_buffer(job->block) : NULL;
     struct hzb_resources *resources;
     enum hzb_status status =
-        hzb_plans_get_locked(context, job->op, job->plan, frames, &resources, err);
+        hzb_plans_get_locked(context, job->op, job->plan, frames, run->hooks, &resources, err);
     if (status)
         return status;
-    upload(job, first, frames, resources->upload.mapped);
-    hold(resources, job->block);
-    status = record_readback(device, job, first, frames, resources, err);
+    hzb_resources_hold(resources, job->block);
+    status = upload(run, first, frames, resources->upload.mapped, err);
+    if (!status)
+        status = record_readback(device, job, first, frames, resources, err);
     if (!status)
         status = hzb_buffer_flush(device, &resources->upload, err);
     /* What was written to arrays that lay there before must not come after what the device writes.
@@ -175,7 +182,7 @@ static enum hzb_status run_group(struct hzb_context *context, const struct hzb_j
     if (!status)
         status = hzb_commands_submit(device, &resources->commands, err);
     if (!status)
-        status = wait_done(context, resources, hooks, err);
+        status = hzb_plans_await_locked(context, resources, run->hooks, err);
     if (!status)
         status = hzb_buffer_invalidate(device, &resources->readback, err);
     if (!status && block)
@@ -189,27 +196,15 @@ static enum hzb_status run_group(struct hzb_context *context, const struct hzb_j
     return HZB_OK;
 }
 
-/* What an interrupted call left in flight keeps its memory until it is done. */
-static enum hzb_status settle(struct hzb_context *context, const struct hzb_hooks *hooks,
-                              struct hzb_error *err)
-{
-    struct hzb_resources *in_flight;
-    while ((in_flight = hzb_plans_in_flight_locked(context))) {
-        enum hzb_status status = wait_done(context, in_flight, hooks, err);
-        if (status)
-            return status;
-    }
-    return HZB_OK;
-}
-
 static enum hzb_status run_on_device(struct hzb_context *context, const struct hzb_job *job,
                                      const struct hzb_hooks *hooks, struct hzb_error *err)
 {
-    enum hzb_status status = settle(context, hooks, err);
+    struct run run = {.context = context, .job = job, .hooks = hooks};
+    enum hzb_status status = hzb_plans_settle_locked(context, hooks, err);
     uint32_t group = job->op->group_frames(job->plan);
     for (int64_t first = 0; !status && first < job->frames->count; first += group) {
         int64_t left = job->frames->count - first;
-        status = run_group(context, job, first, left < group ? (uint32_t)left : group, hooks, err);
+        status = run_group(&run, first, left < group ? (uint32_t)left : group, err);
     }
     if (status == HZB_DEVICE_LOST)
         context->lost = true;

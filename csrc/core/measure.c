@@ -6,6 +6,8 @@
 
 #define LONGEST_NS UINT64_C(60000000000)
 
+static const struct hzb_hooks no_hooks = {0};
+
 static enum hzb_status submit_and_wait(struct hzb_device *device, struct hzb_commands *commands,
                                        struct hzb_error *err)
 {
@@ -56,7 +58,7 @@ static enum hzb_status prepare(struct hzb_device *device, const struct hzb_job *
     hzb_commands_timestamp(device, &set->commands, 0);
     if (measure->upload)
         job->op->record_upload(job->plan, frames, device, set);
-    status = job->op->record_kernels(job->plan, frames, device, set, err);
+    status = job->op->record_kernels(job->plan, frames, device, set, &no_hooks, err);
     if (status)
         return status;
     hzb_commands_timestamp(device, &set->commands, 1);
@@ -88,7 +90,6 @@ enum hzb_status hzb_measure_run(struct hzb_context *context, const struct hzb_jo
                                 const struct hzb_measure *measure, double *times,
                                 struct hzb_error *err)
 {
-    static const struct hzb_hooks no_hooks = {0};
     enum hzb_status status = hzb_context_enter_device(context, &no_hooks, err);
     if (status)
         return status;

@@ -52,11 +52,13 @@ struct hzb_op {
     bool (*stores_results)(const void *plan);
 
     /* Record the way from `upload` to where the kernels read, barriers included, and then the
-       kernels, which leave `results`. */
+       kernels, which leave `results`, with a look at the hooks after each: drivers take long to
+       make its pipeline. */
     void (*record_upload)(const void *plan, uint32_t frames, struct hzb_device *device,
                           struct hzb_resources *resources);
     enum hzb_status (*record_kernels)(const void *plan, uint32_t frames, struct hzb_device *device,
-                                      struct hzb_resources *resources, struct hzb_error *err);
+                                      struct hzb_resources *resources,
+                                      const struct hzb_hooks *hooks, struct hzb_error *err);
     /* Record the way of the results of frames [first, first + frames) to the caller's arrays that
        the device can write, and of all others to the same place in `readback`. Not for unified
        devices. */

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+/* A wait is cut into slices of this length, with a look at the hooks between them. */
+#define SLICE_NS UINT64_C(50000000)
 /* Enough for the shapes that one script alternates between. */
 enum { MAX_KEPT = 8 };
 /* Kept memory beyond this is given up, but for what was used last. */
@@ -70,14 +72,15 @@ static void make_room(struct hzb_device *device, struct hzb_plans *plans, uint64
 }
 
 static enum hzb_status record(struct hzb_device *device, struct entry *entry,
-                              const struct hzb_needs *needs, struct hzb_error *err)
+                              const struct hzb_needs *needs, const struct hzb_hooks *hooks,
+                              struct hzb_error *err)
 {
     struct hzb_resources *resources = &entry->resources;
     enum hzb_status status = hzb_resources_create(device, needs, HZB_HOST_TO_HOST, resources, err);
     if (status)
         return status;
     entry->op->record_upload(entry->plan, entry->frames, device, resources);
-    status = entry->op->record_kernels(entry->plan, entry->frames, device, resources, err);
+    status = entry->op->record_kernels(entry->plan, entry->frames, device, resources, hooks, err);
     if (status)
         return status;
     if (device->limits.unified)
@@ -86,8 +89,8 @@ static enum hzb_status record(struct hzb_device *device, struct entry *entry,
 }
 
 static enum hzb_status make_entry(struct hzb_context *context, const struct hzb_op *op,
-                                  const void *plan, uint32_t frames, struct entry **made,
-                                  struct hzb_error *err)
+                                  const void *plan, uint32_t frames, const struct hzb_hooks *hooks,
+                                  struct entry **made, struct hzb_error *err)
 {
     struct hzb_needs needs;
     op->needs(plan, frames, &needs);
@@ -105,7 +108,7 @@ static enum hzb_status make_entry(struct hzb_context *context, const struct hzb_
     entry->op = op;
     entry->frames = frames;
     entry->bytes = bytes;
-    enum hzb_status status = record(context->device, entry, &needs, err);
+    enum hzb_status status = record(context->device, entry, &needs, hooks, err);
     if (status) {
         destroy_entry(context->device, entry);
         return status;
@@ -128,6 +131,7 @@ static int find(const struct hzb_plans *plans, const struct hzb_op *op, const vo
 
 enum hzb_status hzb_plans_get_locked(struct hzb_context *context, const struct hzb_op *op,
                                      const void *plan, uint32_t frames,
+                                     const struct hzb_hooks *hooks,
                                      struct hzb_resources **resources, struct hzb_error *err)
 {
     struct hzb_plans *plans = context->plans;
@@ -136,7 +140,7 @@ enum hzb_status hzb_plans_get_locked(struct hzb_context *context, const struct h
     if (index >= 0) {
         entry = plans->kept[index];
     } else {
-        enum hzb_status status = make_entry(context, op, plan, frames, &entry, err);
+        enum hzb_status status = make_entry(context, op, plan, frames, hooks, &entry, err);
         if (status)
             return status;
         index = plans->count++;
@@ -157,11 +161,40 @@ void hzb_plans_drop_locked(struct hzb_context *context, struct hzb_resources *re
     }
 }
 
-struct hzb_resources *hzb_plans_in_flight_locked(struct hzb_context *context)
+enum hzb_status hzb_plans_await_locked(struct hzb_context *context, struct hzb_resources *resources,
+                                       const struct hzb_hooks *hooks, struct hzb_error *err)
+{
+    for (;;) {
+        bool done;
+        enum hzb_status status =
+            hzb_commands_wait(context->device, &resources->commands, SLICE_NS, &done, err);
+        if (done)
+            hzb_resources_hold(resources, NULL);
+        if (status || done)
+            return status;
+        status = hzb_look(hooks, err);
+        if (status)
+            return status;
+    }
+}
+
+static struct hzb_resources *find_in_flight(const struct hzb_context *context)
 {
     for (int i = 0; i < context->plans->count; i++) {
         if (context->plans->kept[i]->resources.commands.submitted)
             return &context->plans->kept[i]->resources;
     }
     return NULL;
+}
+
+enum hzb_status hzb_plans_settle_locked(struct hzb_context *context, const struct hzb_hooks *hooks,
+                                        struct hzb_error *err)
+{
+    struct hzb_resources *in_flight;
+    while ((in_flight = find_in_flight(context))) {
+        enum hzb_status status = hzb_plans_await_locked(context, in_flight, hooks, err);
+        if (status)
+            return status;
+    }
+    return HZB_OK;
 }

@@ -14,10 +14,16 @@ void hzb_plans_destroy(struct hzb_device *device, struct hzb_plans *plans);
    Valid until the next call; hzb_plans_drop gives them up at once (after an error). */
 enum hzb_status hzb_plans_get_locked(struct hzb_context *context, const struct hzb_op *op,
                                      const void *plan, uint32_t frames,
+                                     const struct hzb_hooks *hooks,
                                      struct hzb_resources **resources, struct hzb_error *err);
 void hzb_plans_drop_locked(struct hzb_context *context, struct hzb_resources *resources);
 
-/* A submission that an interrupted call left behind, or NULL. */
-struct hzb_resources *hzb_plans_in_flight_locked(struct hzb_context *context);
+/* Wait until a submission is done, or the hooks end the wait: it then stays in flight. */
+enum hzb_status hzb_plans_await_locked(struct hzb_context *context, struct hzb_resources *resources,
+                                       const struct hzb_hooks *hooks, struct hzb_error *err);
+/* Wait in the same way for what interrupted calls left in flight, which is to come before anything
+   else is done with a context. */
+enum hzb_status hzb_plans_settle_locked(struct hzb_context *context, const struct hzb_hooks *hooks,
+                                        struct hzb_error *err);
 
 #endif

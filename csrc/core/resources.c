@@ -30,6 +30,14 @@ enum hzb_status hzb_resources_create(struct hzb_device *device, const struct hzb
     return status;
 }
 
+void hzb_resources_hold(struct hzb_resources *resources, struct hzb_block *block)
+{
+    if (block)
+        hzb_block_retain(block);
+    hzb_block_release(resources->block);
+    resources->block = block;
+}
+
 void hzb_resources_destroy(struct hzb_device *device, struct hzb_resources *resources)
 {
     hzb_commands_destroy(device, &resources->commands);

@@ -14,6 +14,8 @@ enum hzb_residence {
 enum hzb_status hzb_resources_create(struct hzb_device *device, const struct hzb_needs *needs,
                                      enum hzb_residence residence, struct hzb_resources *resources,
                                      struct hzb_error *err);
+/* Have a submission keep the block that it writes to, or, with NULL, nothing any more. */
+void hzb_resources_hold(struct hzb_resources *resources, struct hzb_block *block);
 void hzb_resources_destroy(struct hzb_device *device, struct hzb_resources *resources);
 
 #endif

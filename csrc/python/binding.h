@@ -175,6 +175,9 @@ struct hzb_unlocked {
 void hzb_unlock(struct hzb_unlocked *unlocked);
 void hzb_relock(struct hzb_unlocked *unlocked);
 
+/* For the exit hook: end the builds in flight, close every context, use no driver from now on. */
+void hzb_shut_down(void);
+
 /* Make the Context and Device types. -1 with an exception. */
 int hzb_context_types_init(PyObject *module);
 

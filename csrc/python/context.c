@@ -5,11 +5,19 @@
 
 /* ---- without the interpreter lock ---- */
 
+/* The exit hook is closing the contexts; read and written under the interpreter lock. */
+static bool ending;
+
 static bool interrupted(void *data)
 {
     struct hzb_unlocked *unlocked = data;
     PyEval_RestoreThread(unlocked->thread);
     bool raised = PyErr_CheckSignals() < 0;
+    if (!raised && ending) {
+        /* Of other threads only daemons are left at this point: it ends them without a word. */
+        PyErr_SetNone(PyExc_SystemExit);
+        raised = true;
+    }
     unlocked->thread = PyEval_SaveThread();
     return raised;
 }
@@ -21,6 +29,15 @@ void hzb_unlock(struct hzb_unlocked *unlocked)
 }
 
 void hzb_relock(struct hzb_unlocked *unlocked) { PyEval_RestoreThread(unlocked->thread); }
+
+void hzb_shut_down(void)
+{
+    ending = true;
+    struct hzb_unlocked unlocked;
+    hzb_unlock(&unlocked);
+    hzb_contexts_shutdown();
+    hzb_relock(&unlocked);
+}
 
 void hzb_release_context(struct hzb_context *context)
 {
@@ -233,7 +250,7 @@ static int open_context(context_object *self, const char *spec)
     struct hzb_error err;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
-    enum hzb_status status = hzb_context_create(spec, &context, &notice, &err);
+    enum hzb_status status = hzb_context_create(spec, &unlocked.hooks, &context, &notice, &err);
     hzb_relock(&unlocked);
     if (status) {
         hzb_raise(module, &err);

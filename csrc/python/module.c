@@ -156,8 +156,8 @@ static int init_bounds(struct hzb_module *module)
 
 static PyObject *shut_down(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    Py_BEGIN_ALLOW_THREADS hzb_contexts_shutdown();
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    hzb_shut_down();
+    Py_RETURN_NONE;
 }
 
 /* What the process has one of, however often the module is loaded. The end comes through atexit,

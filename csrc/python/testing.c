@@ -15,6 +15,7 @@ static int parse_kind(PyObject *value, enum hzb_fault *kind)
         [HZB_FAULT_THREAD] = "thread",
         [HZB_FAULT_FILE] = "file",
         [HZB_FAULT_VULKAN] = "vulkan",
+        [HZB_FAULT_DEVICE_LOST] = "device_lost",
     };
     const char *text = hzb_c_text(value);
     for (int i = 0; text && i < HZB_FAULT_KINDS; i++)
@@ -23,7 +24,9 @@ static int parse_kind(PyObject *value, enum hzb_fault *kind)
             return 0;
         }
     PyErr_Format(PyExc_ValueError,
-                 "kind: %R is not accepted; pass 'alloc', 'thread', 'file' or 'vulkan'", value);
+                 "kind: %R is not accepted; pass 'alloc', 'thread', 'file', 'vulkan' or "
+                 "'device_lost'",
+                 value);
     return -1;
 }
 

@@ -325,8 +325,6 @@ enum hzb_status hzb_commands_wait(struct hzb_device *device, struct hzb_commands
     return HZB_OK;
 
 fail:
-    /* A lost device does no more work. */
-    commands->submitted &= err->status != HZB_DEVICE_LOST;
-    *done = !commands->submitted;
+    *done = false;
     return err->status;
 }

@@ -215,30 +215,36 @@ fail:
     return err->status;
 }
 
-enum hzb_status hzb_device_create(VkPhysicalDevice physical, const struct hzb_device_info *info,
-                                  struct hzb_device **made, struct hzb_error *err)
+static enum hzb_status read_and_open(struct hzb_device *device, struct hzb_error *err)
 {
     struct extensions extensions;
     unsigned hidden;
     uint32_t timestamp_bits = 0;
+    hzb_compute_family(device->physical, &device->queue_family, &timestamp_bits);
+    if (read_hidden(&hidden, err) || read_extensions(device->physical, &extensions, err))
+        return err->status;
+    read_limits(device, &extensions, hidden, timestamp_bits);
+    return open_device(device, err);
+}
+
+enum hzb_status hzb_device_create(VkPhysicalDevice physical, const struct hzb_device_info *info,
+                                  struct hzb_device **made, struct hzb_error *err)
+{
     struct hzb_device *device = hzb_calloc(1, sizeof(*device));
     if (!device)
         return hzb_fail_no_memory(err, sizeof(*device));
     device->references = 1;
     device->physical = physical;
     device->info = *info;
-    hzb_compute_family(physical, &device->queue_family, &timestamp_bits);
-    if (read_hidden(&hidden, err) || read_extensions(physical, &extensions, err))
-        goto fail;
-    read_limits(device, &extensions, hidden, timestamp_bits);
-    if (open_device(device, err))
-        goto fail;
+    hzb_loader_take();
+    enum hzb_status status = read_and_open(device, err);
+    hzb_loader_drop();
+    if (status) {
+        hzb_device_destroy(device);
+        return status;
+    }
     *made = device;
     return HZB_OK;
-
-fail:
-    hzb_device_destroy(device);
-    return err->status;
 }
 
 /* A lost device or a failed wait is no reason to keep the objects: nothing is in flight by
@@ -271,7 +277,9 @@ void hzb_device_release(struct hzb_device *device)
     if (--device->references)
         return;
     if (device->handle) {
+        hzb_loader_take();
         device->vk.vkDestroyDevice(device->handle, NULL);
+        hzb_loader_drop();
         hzb_vulkan_count(-1);
     }
     hzb_free(device);

@@ -19,17 +19,23 @@
     "A container that was given only some of the machine's GPUs can fail here: give it all of "    \
     "them"
 
+/* How long a fork waits for the loader. A driver that forks while it is opened does so in vain. */
+enum { FORK_MS = 1000 };
+
 static struct {
-    struct hzb_mutex lock;
+    struct hzb_lock lock;
     bool library;     /* libvulkan is in the process, for good */
     uint32_t version; /* that the instance is asked for */
     pid_t owner;      /* the process that made the instance; 0: there is none */
+    bool ended;       /* for good, at the exit of the process */
     VkInstance handle;
     VkDebugUtilsMessengerEXT messenger;
     VkPhysicalDevice *devices;
     struct hzb_device_info *records;
     uint32_t count;
-} instance = {.lock = HZB_MUTEX_INIT};
+} instance;
+
+static _Thread_local bool held_for_fork;
 
 /* The validation layer calls back while `instance` is locked: its messages have their own lock. */
 static struct {
@@ -127,6 +133,13 @@ enum hzb_status hzb_vulkan_fail(struct hzb_error *err, VkResult result, const ch
     err->result = name;
     err->function = function;
     return status;
+}
+
+VkResult hzb_planted_result(void)
+{
+    if (hzb_fault_due(HZB_FAULT_VULKAN))
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    return hzb_fault_due(HZB_FAULT_DEVICE_LOST) ? VK_ERROR_DEVICE_LOST : VK_SUCCESS;
 }
 
 static void __attribute__((format(printf, 2, 3))) append(struct hzb_error *err, const char *format,
@@ -335,6 +348,8 @@ static bool describe(VkPhysicalDevice physical, struct hzb_device_info *info)
         .device_id = properties->deviceID,
         .api_version = properties->apiVersion,
         .memory = device_local_bytes(physical),
+        /* Seen: SwiftShader waits for ever for threads that only the parent has. */
+        .survives_fork = driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE,
     };
     snprintf(info->name, sizeof(info->name), "%s", properties->deviceName);
     memcpy(info->uuid, identity.deviceUUID, VK_UUID_SIZE);
@@ -381,12 +396,11 @@ fail:
 
 /* ---- the instance --------------------------------------------------------------------------- */
 
-/* Free what this process holds of the instance, which is destroyed already or another process's. */
+/* Leave what there is of the instance, which is another process's or destroyed, and the list, which
+   may be being read. */
 static void forget_locked(void)
 {
     hzb_vulkan_count(-!!instance.messenger - !!instance.handle);
-    hzb_free(instance.devices);
-    hzb_free(instance.records);
     instance.messenger = VK_NULL_HANDLE;
     instance.handle = NULL;
     instance.devices = NULL;
@@ -398,23 +412,47 @@ static void forget_locked(void)
 static void destroy_locked(void)
 {
     VK_DESTROY(vkDestroyDebugUtilsMessengerEXT, instance.handle, instance.messenger);
-    if (instance.handle)
+    if (instance.handle) {
         vkDestroyInstance(instance.handle, NULL);
-    forget_locked();
+        instance.handle = NULL;
+        hzb_vulkan_count(-1);
+    }
 }
 
-/* A thread of the parent may have held the locks and is not there in a forked child. */
-static void renew_locks(void)
+void hzb_loader_take(void)
 {
-    instance.lock = (struct hzb_mutex)HZB_MUTEX_INIT;
+    while (hzb_lock_take(&instance.lock, FORK_MS) == HZB_LOCK_TIMEOUT)
+        continue;
+}
+
+void hzb_loader_drop(void) { hzb_lock_drop(&instance.lock); }
+
+static void before_fork(void)
+{
+    held_for_fork = hzb_lock_take(&instance.lock, FORK_MS) == HZB_LOCK_TAKEN;
+}
+
+static void after_fork_in_parent(void)
+{
+    if (held_for_fork)
+        hzb_loader_drop();
+}
+
+static void after_fork_in_child(void)
+{
+    hzb_lock_init(&instance.lock);
     messages.lock = (struct hzb_mutex)HZB_MUTEX_INIT;
+}
+
+bool hzb_instance_setup(void)
+{
+    return hzb_lock_init(&instance.lock) &&
+           hzb_at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 static enum hzb_status load_locked(struct hzb_error *err)
 {
     if (!instance.library) {
-        if (!hzb_at_fork_in_child(renew_locks))
-            return hzb_fail(err, HZB_OUT_OF_MEMORY, "the system refused a fork handler");
         if (hzb_fault_due(HZB_FAULT_VULKAN) || volkInitialize() != VK_SUCCESS)
             return fail_no_loader(err);
         instance.library = true;
@@ -477,6 +515,13 @@ fail:
     return explain(err);
 }
 
+enum hzb_status hzb_fail_ended(struct hzb_error *err)
+{
+    return hzb_fail(err, HZB_FAILED,
+                    "this process is ending, and hzb has given its devices back: build earlier, in "
+                    "a function that is registered with atexit after hzb is imported, for one");
+}
+
 static bool inherited_locked(void) { return instance.owner && instance.owner != getpid(); }
 
 static bool has_hardware_locked(void)
@@ -487,21 +532,31 @@ static bool has_hardware_locked(void)
     return false;
 }
 
+static enum hzb_status check_fork_locked(struct hzb_error *err)
+{
+    if (!inherited_locked() || !has_hardware_locked())
+        return HZB_OK;
+    return hzb_fail(err, HZB_FAILED,
+                    "this process was forked after its parent used the GPU driver, which cannot be "
+                    "initialised again here: use the spawn or forkserver start method, or make the "
+                    "first hzb call after the fork");
+}
+
 static enum hzb_status ensure_locked(struct hzb_error *err)
 {
-    if (inherited_locked()) {
-        if (has_hardware_locked()) {
-            return hzb_fail(err, HZB_FAILED,
-                            "this process was forked after its parent used the GPU driver, which "
-                            "cannot be initialised again here: use the spawn or forkserver start "
-                            "method, or make the first hzb call after the fork");
-        }
+    if (instance.ended)
+        return hzb_fail_ended(err);
+    if (check_fork_locked(err))
+        return err->status;
+    if (inherited_locked())
         forget_locked();
-    }
     if (instance.owner)
         return HZB_OK;
     if (load_locked(err) || create_locked(err) || list_locked(err)) {
         destroy_locked();
+        hzb_free(instance.devices);
+        hzb_free(instance.records);
+        forget_locked();
         return err->status;
     }
     return HZB_OK;
@@ -509,10 +564,10 @@ static enum hzb_status ensure_locked(struct hzb_error *err)
 
 enum hzb_status hzb_instance(VkInstance *handle, struct hzb_error *err)
 {
-    hzb_mutex_take(&instance.lock);
+    hzb_loader_take();
     enum hzb_status status = ensure_locked(err);
     *handle = status ? NULL : instance.handle;
-    hzb_mutex_drop(&instance.lock);
+    hzb_loader_drop();
     return status;
 }
 
@@ -520,30 +575,38 @@ enum hzb_status hzb_physical_devices(const VkPhysicalDevice **handles,
                                      const struct hzb_device_info **records, uint32_t *count,
                                      struct hzb_error *err)
 {
-    hzb_mutex_take(&instance.lock);
+    hzb_loader_take();
     enum hzb_status status = ensure_locked(err);
     *handles = status ? NULL : instance.devices;
     *records = status ? NULL : instance.records;
     *count = status ? 0 : instance.count;
-    hzb_mutex_drop(&instance.lock);
+    hzb_loader_drop();
+    return status;
+}
+
+enum hzb_status hzb_check_fork(struct hzb_error *err)
+{
+    hzb_loader_take();
+    enum hzb_status status = check_fork_locked(err);
+    hzb_loader_drop();
     return status;
 }
 
 bool hzb_instance_inherited(void)
 {
-    hzb_mutex_take(&instance.lock);
+    hzb_loader_take();
     bool inherited = inherited_locked();
-    hzb_mutex_drop(&instance.lock);
+    hzb_loader_drop();
     return inherited;
 }
 
-const struct hzb_device_info *hzb_inherited_records(uint32_t *count)
+const struct hzb_device_info *hzb_kept_records(uint32_t *count)
 {
-    hzb_mutex_take(&instance.lock);
-    bool inherited = inherited_locked();
-    const struct hzb_device_info *records = inherited ? instance.records : NULL;
-    *count = inherited ? instance.count : 0;
-    hzb_mutex_drop(&instance.lock);
+    hzb_loader_take();
+    bool kept = instance.ended || inherited_locked();
+    const struct hzb_device_info *records = kept ? instance.records : NULL;
+    *count = kept ? instance.count : 0;
+    hzb_loader_drop();
     return records;
 }
 
@@ -552,10 +615,11 @@ uint32_t hzb_usable_version(const struct hzb_device_info *info)
     return info->api_version < instance.version ? info->api_version : instance.version;
 }
 
-void hzb_instance_destroy(void)
+void hzb_instance_end(bool in_use)
 {
-    hzb_mutex_take(&instance.lock);
-    if (!inherited_locked())
+    hzb_loader_take();
+    instance.ended = true;
+    if (!in_use && !inherited_locked())
         destroy_locked();
-    hzb_mutex_drop(&instance.lock);
+    hzb_loader_drop();
 }

@@ -139,7 +139,8 @@ static void record_upload(const void *plan_, uint32_t frames, struct hzb_device 
 }
 
 static enum hzb_status record_kernels(const void *plan_, uint32_t frames, struct hzb_device *device,
-                                      struct hzb_resources *resources, struct hzb_error *err)
+                                      struct hzb_resources *resources,
+                                      const struct hzb_hooks *hooks, struct hzb_error *err)
 {
     const struct hzb_plan *plan = plan_;
     for (int i = 0; i < plan->dispatch_count; i++) {
@@ -147,6 +148,8 @@ static enum hzb_status record_kernels(const void *plan_, uint32_t frames, struct
             hzb_commands_barrier(device, &resources->commands, HZB_BARRIER_KERNEL_TO_KERNEL);
         enum hzb_status status =
             record_dispatch(plan, frames, &plan->dispatches[i], device, resources, err);
+        if (!status)
+            status = hzb_look(hooks, err);
         if (status)
             return status;
     }
