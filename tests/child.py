@@ -7,13 +7,18 @@ import subprocess
 import sys
 
 
-def run(code, *arguments, **environment):
-    """Run code that must end well and say nothing on stderr; a variable of None is unset."""
+def environment(**changed):
+    """Give the variables of a process that finds what this one does; one of None is unset."""
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **changed}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def run(code, *arguments, **variables):
+    """Run code that must end well and say nothing on stderr, with some variables changed."""
     __tracebackhide__ = True
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *map(str, arguments)],
-        env={name: value for name, value in env.items() if value is not None},
+        env=environment(**variables),
         capture_output=True,
         text=True,
     )
