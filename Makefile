@@ -58,12 +58,12 @@ test-all: system-test-all $(VENV)/dev.stamp ## the tests, with the whole sweeps,
 sanitize: ## tests of the C code under the address, undefined-behaviour and leak sanitizers
 sanitize: SANITIZERS := address,undefined
 sanitize: SANITIZER_LIBRARY := libasan.so
-sanitize: SANITIZED_TESTS := api batches cli features golden inputs leaks native properties refusals sizes validation values
+sanitize: SANITIZED_TESTS := api batches cli contexts features golden inputs leaks native properties refusals sizes validation values
 
 sanitize-threads: ## tests with threads under the thread sanitizer
 sanitize-threads: SANITIZERS := thread
 sanitize-threads: SANITIZER_LIBRARY := libtsan.so
-sanitize-threads: SANITIZED_TESTS := api blocks inputs native
+sanitize-threads: SANITIZED_TESTS := api blocks contexts inputs native
 # The validation layer's own threads race.
 sanitize-threads: export HZB_VALIDATION := 0
 sanitize-threads: HZB_TEST_VALIDATION :=
