@@ -167,9 +167,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL guard_EnumeratePhysicalDevices(VkInstance 
         ->EnumeratePhysicalDevices(instance, listed, devices);
 }
 
-static VKAPI_ATTR VkResult VKAPI_CALL
-guard_EnumerateDeviceExtensionProperties(VkPhysicalDevice device, const char *layer,
-                                         uint32_t *listed, VkExtensionProperties *properties)
+static VKAPI_ATTR VkResult VKAPI_CALL guard_EnumerateDeviceExtensionProperties(
+    VkPhysicalDevice device, const char *layer, uint32_t *listed, VkExtensionProperties *properties)
 {
     return found("vkEnumerateDeviceExtensionProperties", device)
         ->EnumerateDeviceExtensionProperties(device, layer, listed, properties);
