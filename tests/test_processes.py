@@ -24,10 +24,14 @@ import ctypes
 import json
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
 import warnings
+
+# What hangs ends, long after it should have.
+signal.alarm(300)
 
 def before_finish():
     pass
@@ -66,6 +70,7 @@ def fork(work):
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:
+        signal.alarm(100)
         try:
             os.write(writer, work().encode())
             os._exit(0 if _core._take_validation_messages() == [] else 9)
@@ -202,8 +207,6 @@ def test_exit_while_a_thread_builds(process, mode):
 
 def test_exit_after_an_interrupted_build(process):
     code = """
-import signal
-
 def interrupt(*_):
     raise TimeoutError
 
@@ -364,7 +367,7 @@ def work():
 
 kept = hzb.Context()
 done = False
-thread = threading.Thread(target=work)
+thread = threading.Thread(target=work, daemon=True)
 thread.start()
 for turn in range(8):
     time.sleep(0.003 * turn)
