@@ -40,7 +40,7 @@ METADATA = {
 # All that a compiler takes from PATH; a shader compiler is not among it.
 C_TOOLS = {"cc", "gcc", "as", "ld", sysconfig.get_config_var("CC").split()[0]}
 # Parts of the C library, in one file or in several.
-C_LIBRARY = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0"}
+C_LIBRARY = {"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0"}
 
 GOLDEN = """
 import sys
