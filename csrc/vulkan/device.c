@@ -11,6 +11,10 @@
 /* Invocations of every kernel's workgroup, which full subgroups of the required size must fill. */
 #define GROUP_SIZE 64
 
+/* What a driver may add to a buffer as it allocates it: SwiftShader refuses one of just the size
+   that it names as the largest. */
+#define BUFFER_PADDING (UINT64_C(64) << 10)
+
 enum {
     HIDE_STORAGE16 = 1 << 0,
     HIDE_SUBGROUP_SIZE_CONTROL = 1 << 1,
@@ -151,7 +155,8 @@ static void read_limits(struct hzb_device *device, const struct extensions *exte
     device->limits = (struct hzb_limits){
         .storage_range = limits->maxStorageBufferRange,
         .buffer_bytes =
-            allocation < maintenance4.maxBufferSize ? allocation : maintenance4.maxBufferSize,
+            (allocation < maintenance4.maxBufferSize ? allocation : maintenance4.maxBufferSize) -
+            BUFFER_PADDING,
         .group_count = {limits->maxComputeWorkGroupCount[0], limits->maxComputeWorkGroupCount[1],
                         limits->maxComputeWorkGroupCount[2]},
         .group_invocations = limits->maxComputeWorkGroupInvocations,
