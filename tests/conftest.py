@@ -126,6 +126,11 @@ def _is_named(record, name):
     return name.lower() in f"{record.name}\n{record.driver_name}".lower()
 
 
+def _is_slow(record):
+    """SwiftShader takes half a second for each pipeline that it makes."""
+    return _is_named(record, "swiftshader")
+
+
 def pytest_report_header(config):
     devices = config.stash[DEVICES]
     named = bool(os.environ.get("HZB_TEST_DEVICES"))
@@ -148,6 +153,7 @@ def pytest_generate_tests(metafunc):
         )
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(config, items):
     names = {id(record): name for name, record in config.stash[DEVICES].items()}
     wanted, unwanted = [], []
@@ -156,6 +162,8 @@ def pytest_collection_modifyitems(config, items):
         device = parameters.get("device")
         if device is not None:
             item.user_properties.append(("device", names[id(device)]))
+        if device is not None and _is_slow(device) and item.get_closest_marker("whole_if_slow"):
+            item.add_marker("whole")
         # By whatever name, the native path is one and the same.
         native = device is not None and device.kind == "native"
         if (
@@ -236,4 +244,4 @@ def rng():
 @pytest.fixture(scope="session")
 def share_of_sweep(device):
     """Give the step through a long list: SwiftShader, the slowest by far, takes a third of it."""
-    return 3 if _is_named(device, "swiftshader") else 1
+    return 3 if _is_slow(device) else 1

@@ -14,15 +14,19 @@ import hzb.reference
 
 pytestmark = pytest.mark.vulkan
 
-ALL = "storage16,subgroup_size_control,images,unified"
-HIDDEN = ["storage16", "storage16,subgroup_size_control", "images", "unified", ALL]
+# All that is hidden at once, and less, which slow devices take with the whole sweeps alone.
+HIDDEN = [
+    "storage16,subgroup_size_control,images,unified",
+    *(
+        pytest.param(hidden, marks=pytest.mark.whole_if_slow)
+        for hidden in ("storage16", "storage16,subgroup_size_control", "images", "unified")
+    ),
+]
 
 
 @pytest.fixture(scope="module", params=HIDDEN)
-def context(request, device, share_of_sweep):
+def context(request, device):
     """Give a context on the device less some of its features."""
-    if share_of_sweep > 1 and request.param != ALL and not request.config.getoption("--whole"):
-        pytest.skip("slow device: takes all features hidden at once, and each alone with --whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HZB_HIDE_FEATURES", request.param)
         context = hzb.Context(device=device)

@@ -27,25 +27,22 @@ struct hzb_resources {
 };
 
 struct hzb_op {
-    const char *name;
     /* Do all of it here and now. */
     enum hzb_status (*run_cpu)(const void *request, const struct hzb_frames *frames,
                                const struct hzb_output *outputs, const struct hzb_hooks *hooks,
                                struct hzb_error *err);
 
-    size_t
-        plan_bytes; /* plans hold no pointers and no uninitialised padding: they compare as bytes */
+    /* Plans hold no pointers and no uninitialised padding: they compare as bytes. */
+    size_t plan_bytes;
     /* Fill a plan for so many frames on a device; what a single frame cannot have there is
        HZB_VALUE_ERROR. */
     enum hzb_status (*plan)(const void *request, int64_t frames, const struct hzb_limits *limits,
                             const char *device_name, void *plan, struct hzb_error *err);
 
-    /* Frames of one submission at most, the caller's rectangle, and the arrays that results go to.
-     */
+    /* Frames of one submission at most, and the caller's rectangle. */
     uint32_t (*group_frames)(const void *plan);
     struct hzb_rect (*rect)(const void *plan);
     uint32_t (*pitch)(const void *plan); /* words from row to row of an uploaded frame */
-    uint32_t (*output_count)(const void *plan);
 
     void (*needs)(const void *plan, uint32_t frames, struct hzb_needs *needs);
     /* Whether a result has the same bytes on the device as in the caller's array. */

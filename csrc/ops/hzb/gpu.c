@@ -261,12 +261,6 @@ static struct hzb_rect rect(const void *plan_)
 
 static uint32_t pitch(const void *plan) { return ((const struct hzb_plan *)plan)->pitch; }
 
-static uint32_t output_count(const void *plan_)
-{
-    const struct hzb_plan *plan = plan_;
-    return (uint32_t)(plan->chains * plan->levels);
-}
-
 static enum hzb_status make_plan(const void *request_, int64_t frames,
                                  const struct hzb_limits *limits, const char *device_name,
                                  void *plan, struct hzb_error *err)
@@ -284,14 +278,12 @@ static enum hzb_status run_cpu(const void *request, const struct hzb_frames *fra
 }
 
 const struct hzb_op hzb_op = {
-    .name = "hzb",
     .run_cpu = run_cpu,
     .plan_bytes = sizeof(struct hzb_plan),
     .plan = make_plan,
     .group_frames = group_frames,
     .rect = rect,
     .pitch = pitch,
-    .output_count = output_count,
     .needs = needs,
     .stores_results = stores_results,
     .record_upload = record_upload,
