@@ -46,6 +46,16 @@ def extremes():
 NUMBERS = np.concatenate([boundaries(), extremes()])
 
 
+def double_boundaries():
+    """Give every float16 number and every middle of two as float64, with the numbers beside it.
+
+    They lie closer to it than float32 can tell.
+    """
+    ordered = np.unique(FINITE.astype(np.float64))
+    exact = np.concatenate([ordered, (ordered[1:] + ordered[:-1]) / 2])
+    return np.concatenate([exact, np.nextafter(exact, -np.inf), np.nextafter(exact, np.inf)])
+
+
 def rounded(numbers, rounding, lowest):
     """Round to float16 by search among all of its numbers, the independent way."""
     below = ORDERED[np.searchsorted(ORDERED.astype(np.float32), numbers, "right") - 1]
@@ -79,6 +89,17 @@ def test_every_boundary_alone(build, rounding):
         got = levels[0].ravel()[: len(NUMBERS)]
         assert_same_bits([got], [rounded(NUMBERS, rounding, lowest)])
     assert_like_reference(build, frame, bounds="both", rounding=rounding)
+
+
+@pytest.mark.parametrize("rounding", ["conservative", "nearest"])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_every_boundary_of_doubles(build, rounding, order):
+    numbers = double_boundaries()
+    frame = as_quads(numbers).astype(f"{order}f8")
+    built = build(frame, bounds="both", rounding=rounding, levels=1)
+    for levels, lowest in zip(built, (True, False), strict=True):
+        got = levels[0].ravel()[: len(numbers)]
+        assert_same_bits([got], [rounded(numbers, rounding, lowest)])
 
 
 @pytest.mark.parametrize("rounding", ["conservative", "nearest"])
