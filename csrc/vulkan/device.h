@@ -12,7 +12,7 @@
    "unified") hides, which tests use to take the paths of lesser devices. */
 struct hzb_limits {
     uint64_t storage_range;     /* maxStorageBufferRange */
-    uint64_t buffer_bytes;      /* the largest buffer: maxMemoryAllocationSize */
+    uint64_t buffer_bytes;      /* the largest buffer, less what drivers add to one */
     uint32_t group_count[3];    /* maxComputeWorkGroupCount */
     uint32_t group_invocations; /* maxComputeWorkGroupInvocations, x size included */
     uint32_t shared_bytes;
