@@ -51,7 +51,8 @@ static enum hzb_status check_heaps(const struct hzb_context *context, const stru
     } uses[] = {
         {HZB_MEMORY_UPLOAD, needs.upload_bytes},
         {HZB_MEMORY_READBACK, needs.result_bytes},
-        {HZB_MEMORY_DEVICE, needs.device_bytes + image_bytes + (unified ? 0 : needs.result_bytes)},
+        {HZB_MEMORY_DEVICE, needs.device_bytes + needs.scratch_bytes + image_bytes +
+                                (unified ? 0 : needs.result_bytes)},
     };
     uint64_t total = 0, by_heap[VK_MAX_MEMORY_HEAPS] = {0};
     for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {

@@ -8,13 +8,11 @@
 
 static const struct hzb_hooks no_hooks = {0};
 
-static enum hzb_status submit_and_wait(struct hzb_device *device, struct hzb_commands *commands,
-                                       struct hzb_error *err)
+static enum hzb_status wait(struct hzb_device *device, struct hzb_commands *commands,
+                            struct hzb_error *err)
 {
-    bool done = false;
-    enum hzb_status status = hzb_commands_submit(device, commands, err);
-    if (!status)
-        status = hzb_commands_wait(device, commands, LONGEST_NS, &done, err);
+    bool done;
+    enum hzb_status status = hzb_commands_wait(device, commands, LONGEST_NS, &done, err);
     if (!status && !done)
         status = hzb_fail(err, HZB_FAILED, "a measured submission did not end within a minute");
     return status;
@@ -37,7 +35,9 @@ static enum hzb_status fill(struct hzb_device *device, const struct hzb_job *job
         status = hzb_commands_end(device, &filling.commands, err);
     }
     if (!status)
-        status = submit_and_wait(device, &filling.commands, err);
+        status = hzb_commands_submit(device, &filling.commands, err);
+    if (!status)
+        status = wait(device, &filling.commands, err);
     if (!filling.commands.submitted)
         hzb_commands_destroy(device, &filling.commands);
     return status;
@@ -55,6 +55,8 @@ static enum hzb_status prepare(struct hzb_device *device, const struct hzb_job *
         status = fill(device, job, frames, measure, host, set, err);
     if (status)
         return status;
+    hzb_commands_barrier(device, &set->commands, HZB_BARRIER_KERNEL_TO_KERNEL);
+    job->op->record_reset(job->plan, device, set);
     hzb_commands_timestamp(device, &set->commands, 0);
     if (measure->upload)
         job->op->record_upload(job->plan, frames, device, set);
@@ -65,23 +67,32 @@ static enum hzb_status prepare(struct hzb_device *device, const struct hzb_job *
     return hzb_commands_end(device, &set->commands, err);
 }
 
+/* All sets are submitted before the first is awaited, so that the device never idles; each begins
+   with a barrier that ends the one before it. */
 static enum hzb_status run(struct hzb_device *device, const struct hzb_measure *measure,
                            struct hzb_resources *sets, double *times, struct hzb_error *err)
 {
     double heated = 0;
-    uint32_t turn = 0, counted = 0;
+    uint32_t counted = 0;
     while (counted < measure->repeats) {
-        struct hzb_commands *commands = &sets[turn++ % measure->sets].commands;
-        enum hzb_status status = submit_and_wait(device, commands, err);
-        if (status)
-            return status;
-        double elapsed = hzb_commands_elapsed(device, commands);
-        if (elapsed < 0)
-            return hzb_fail(err, HZB_FAILED, "%s has no timestamps", device->info.name);
-        if (heated < (double)measure->heat_ns)
-            heated += elapsed;
-        else
-            times[counted++] = elapsed;
+        for (uint32_t i = 0; i < measure->sets; i++) {
+            enum hzb_status status = hzb_commands_submit(device, &sets[i].commands, err);
+            if (status)
+                return status;
+        }
+        bool cold = heated < (double)measure->heat_ns;
+        for (uint32_t i = 0; i < measure->sets; i++) {
+            enum hzb_status status = wait(device, &sets[i].commands, err);
+            if (status)
+                return status;
+            double elapsed = hzb_commands_elapsed(device, &sets[i].commands);
+            if (elapsed < 0)
+                return hzb_fail(err, HZB_FAILED, "%s has no timestamps", device->info.name);
+            if (cold)
+                heated += elapsed;
+            else if (counted < measure->repeats)
+                times[counted++] = elapsed;
+        }
     }
     return HZB_OK;
 }

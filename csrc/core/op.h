@@ -10,9 +10,10 @@
 
 /* What one submission of `frames` frames needs on a device. */
 struct hzb_needs {
-    uint64_t upload_bytes; /* float32 words of the frames' rectangles, frame after frame */
-    uint64_t device_bytes; /* device memory beside upload and results; 0: none */
-    uint64_t result_bytes; /* device memory that holds the results, read back as a whole */
+    uint64_t upload_bytes;  /* float32 words of the frames' rectangles, frame after frame */
+    uint64_t device_bytes;  /* device memory beside upload and results; 0: none */
+    uint64_t scratch_bytes; /* device memory for the kernels alone; 0: none */
+    uint64_t result_bytes;  /* device memory that holds the results, read back as a whole */
     uint32_t dispatches;
     uint32_t image_width, image_height, image_layers; /* 0: no image */
 };
@@ -20,7 +21,7 @@ struct hzb_needs {
 /* The memory of one submission, as an operation's `record` finds it. On unified devices `results`
    is the read-back buffer itself. */
 struct hzb_resources {
-    struct hzb_buffer upload, device, results, readback;
+    struct hzb_buffer upload, device, scratch, results, readback;
     struct hzb_image image;
     struct hzb_commands commands;
     struct hzb_block *block; /* kept while a submission writes to it; NULL: none */
@@ -48,9 +49,11 @@ struct hzb_op {
     /* Whether a result has the same bytes on the device as in the caller's array. */
     bool (*stores_results)(const void *plan);
 
-    /* Record the way from `upload` to where the kernels read, barriers included, and then the
-       kernels, which leave `results`, with a look at the hooks after each: drivers take long to
-       make its pipeline. */
+    /* Record, in this order and barriers included: what `scratch` must be set to before each run;
+       the way from `upload` to where the kernels read; the kernels, which leave `results`, with a
+       look at the hooks after each: drivers take long to make its pipeline. */
+    void (*record_reset)(const void *plan, struct hzb_device *device,
+                         struct hzb_resources *resources);
     void (*record_upload)(const void *plan, uint32_t frames, struct hzb_device *device,
                           struct hzb_resources *resources);
     enum hzb_status (*record_kernels)(const void *plan, uint32_t frames, struct hzb_device *device,

@@ -79,6 +79,7 @@ static enum hzb_status record(struct hzb_device *device, struct entry *entry,
     enum hzb_status status = hzb_resources_create(device, needs, HZB_HOST_TO_HOST, resources, err);
     if (status)
         return status;
+    entry->op->record_reset(entry->plan, device, resources);
     entry->op->record_upload(entry->plan, entry->frames, device, resources);
     status = entry->op->record_kernels(entry->plan, entry->frames, device, resources, hooks, err);
     if (status)
@@ -94,7 +95,7 @@ static enum hzb_status make_entry(struct hzb_context *context, const struct hzb_
 {
     struct hzb_needs needs;
     op->needs(plan, frames, &needs);
-    uint64_t bytes = needs.upload_bytes + needs.device_bytes + 2 * needs.result_bytes;
+    uint64_t bytes = needs.upload_bytes + needs.device_bytes + needs.scratch_bytes + 2 * needs.result_bytes;
     make_room(context->device, context->plans, bytes);
 
     struct entry *entry = hzb_calloc(1, sizeof *entry);

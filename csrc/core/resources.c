@@ -22,6 +22,9 @@ enum hzb_status hzb_resources_create(struct hzb_device *device, const struct hzb
     if (!status && needs->device_bytes)
         status = hzb_buffer_create(device, HZB_MEMORY_DEVICE, needs->device_bytes,
                                    &resources->device, err);
+    if (!status && needs->scratch_bytes)
+        status = hzb_buffer_create(device, HZB_MEMORY_DEVICE, needs->scratch_bytes,
+                                   &resources->scratch, err);
     if (!status && needs->image_width)
         status = hzb_image_create(device, needs->image_width, needs->image_height,
                                   needs->image_layers, &resources->image, err);
@@ -45,6 +48,7 @@ void hzb_resources_destroy(struct hzb_device *device, struct hzb_resources *reso
     if (resources->results.handle != resources->readback.handle)
         hzb_buffer_destroy(device, &resources->results);
     hzb_buffer_destroy(device, &resources->readback);
+    hzb_buffer_destroy(device, &resources->scratch);
     hzb_buffer_destroy(device, &resources->device);
     hzb_buffer_destroy(device, &resources->upload);
     hzb_block_release(resources->block);

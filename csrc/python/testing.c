@@ -80,16 +80,18 @@ static PyObject *describe_dispatch(const struct hzb_dispatch *dispatch)
     static const char *const kernels[] = {
         [HZB_KERNEL_PER_LEVEL] = "per_level",
         [HZB_KERNEL_BATCHED] = "batched",
+        [HZB_KERNEL_TILES] = "tiles",
+        [HZB_KERNEL_SINGLE_PASS] = "single_pass",
     };
     static const char *const sources[] = {
         [HZB_SOURCE_IMAGE] = "image",
         [HZB_SOURCE_INPUT] = "input",
         [HZB_SOURCE_LEVEL] = "level",
     };
-    return Py_BuildValue("{sssssisisIsIsIs(II)}", "kernel", kernels[dispatch->kernel], "source",
+    return Py_BuildValue("{sssssisisIsIsIsIs(II)}", "kernel", kernels[dispatch->kernel], "source",
                          sources[dispatch->source], "first", (int)dispatch->first, "count",
                          (int)dispatch->count, "tile_shift", dispatch->tile_shift, "tiles_x",
-                         dispatch->tiles_x, "tiles", dispatch->tiles, "groups", dispatch->groups[0],
+                         dispatch->tiles_x, "tiles", dispatch->tiles, "run", dispatch->run, "groups", dispatch->groups[0],
                          dispatch->groups[1]);
 }
 

@@ -214,6 +214,12 @@ static void move_image(struct hzb_device *device, struct hzb_commands *commands,
                                     NULL, 1, &barrier);
 }
 
+void hzb_commands_zero(struct hzb_device *device, struct hzb_commands *commands,
+                       const struct hzb_buffer *buffer)
+{
+    device->vk.vkCmdFillBuffer(commands->buffer, buffer->handle, 0, VK_WHOLE_SIZE, 0);
+}
+
 void hzb_commands_copy_to_image(struct hzb_device *device, struct hzb_commands *commands,
                                 const struct hzb_buffer *source, uint32_t pitch,
                                 const struct hzb_image *image)

@@ -43,6 +43,8 @@ enum hzb_status hzb_commands_dispatch(struct hzb_device *device, struct hzb_comm
 void hzb_commands_copy(struct hzb_device *device, struct hzb_commands *commands,
                        const struct hzb_range *source, const struct hzb_buffer *target,
                        uint64_t target_offset);
+void hzb_commands_zero(struct hzb_device *device, struct hzb_commands *commands,
+                       const struct hzb_buffer *buffer);
 /* Layer after layer, `pitch` texels from row to row; takes the image from any state to one that
  * kernels can sample. */
 void hzb_commands_copy_to_image(struct hzb_device *device, struct hzb_commands *commands,

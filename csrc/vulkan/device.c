@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Invocations of every kernel's workgroup, which full subgroups of the required size must fill. */
-#define GROUP_SIZE 64
+/* Invocations of the kernels' workgroups, which full subgroups of the required size must fill. */
+#define SMALLEST_GROUP 64
+#define LARGEST_GROUP 256
 
 /* What a driver may add to a buffer as it allocates it: SwiftShader refuses one of just the size
    that it names as the largest. */
@@ -20,6 +21,7 @@ enum {
     HIDE_SUBGROUP_SIZE_CONTROL = 1 << 1,
     HIDE_IMAGES = 1 << 2,
     HIDE_UNIFIED = 1 << 3,
+    HIDE_SHUFFLE = 1 << 4,
 };
 
 /* Optional extensions of Vulkan 1.1 and 1.2 devices; core in 1.3. */
@@ -33,10 +35,9 @@ static enum hzb_status read_hidden(unsigned *hidden, struct hzb_error *err)
         const char *word;
         unsigned bit;
     } known[] = {
-        {"storage16", HIDE_STORAGE16},
-        {"subgroup_size_control", HIDE_SUBGROUP_SIZE_CONTROL},
-        {"images", HIDE_IMAGES},
-        {"unified", HIDE_UNIFIED},
+        {"storage16", HIDE_STORAGE16}, {"subgroup_size_control", HIDE_SUBGROUP_SIZE_CONTROL},
+        {"images", HIDE_IMAGES},       {"unified", HIDE_UNIFIED},
+        {"shuffle", HIDE_SHUFFLE},
     };
     const char *text = getenv("HZB_HIDE_FEATURES");
     *hidden = 0;
@@ -49,7 +50,8 @@ static enum hzb_status read_hidden(unsigned *hidden, struct hzb_error *err)
         if (!bit) {
             return hzb_fail(err, HZB_VALUE_ERROR,
                             "HZB_HIDE_FEATURES names \"%.*s\": it is a comma-separated list of "
-                            "storage16, subgroup_size_control, images and unified",
+                            "storage16, subgroup_size_control, images, unified and "
+                            "shuffle",
                             (int)length, text);
         }
         *hidden |= bit;
@@ -100,8 +102,8 @@ static uint32_t usable_subgroup_size(const VkPhysicalDeviceSubgroupProperties *s
                   subgroup->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
                   subgroup->supportedOperations & VK_SUBGROUP_FEATURE_BASIC_BIT &&
                   control->minSubgroupSize <= size && size <= control->maxSubgroupSize && size &&
-                  GROUP_SIZE % size == 0 &&
-                  GROUP_SIZE / size <= control->maxComputeWorkgroupSubgroups;
+                  SMALLEST_GROUP % size == 0 &&
+                  LARGEST_GROUP / size <= control->maxComputeWorkgroupSubgroups;
     return usable ? size : 0;
 }
 
@@ -166,6 +168,9 @@ static void read_limits(struct hzb_device *device, const struct extensions *exte
         .subgroup_size = hidden & HIDE_SUBGROUP_SIZE_CONTROL
                              ? 0
                              : usable_subgroup_size(&subgroup, &control_features, &control),
+        .subgroup_shuffle = !(hidden & HIDE_SHUFFLE) &&
+                            subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
+                            subgroup.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT,
         .storage16 = !(hidden & HIDE_STORAGE16) && storage_features.storageBuffer16BitAccess,
         .unified = !(hidden & HIDE_UNIFIED) && is_unified(device),
         .timestamps = timestamp_bits != 0,

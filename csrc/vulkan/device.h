@@ -9,7 +9,7 @@
 
 /* What plans and kernels depend on; every field is what the device can do less what
    HZB_HIDE_FEATURES (a comma-separated list: "storage16", "subgroup_size_control", "images",
-   "unified") hides, which tests use to take the paths of lesser devices. */
+   "unified", "shuffle") hides, which tests use to take the paths of lesser devices. */
 struct hzb_limits {
     uint64_t storage_range;     /* maxStorageBufferRange */
     uint64_t buffer_bytes;      /* the largest buffer, less what drivers add to one */
@@ -21,9 +21,11 @@ struct hzb_limits {
     uint32_t subgroup_size; /* the size that pipelines are required to have; 0 where a size cannot
                                be required with full subgroups in compute, or subgroupBarrier (basic
                                operations) is missing */
+    bool subgroup_shuffle;  /* shuffles in compute */
     bool storage16;         /* 16-bit words in storage buffers */
     bool unified;           /* a processor: device, upload and read-back memory are one */
     bool timestamps;
+    uint32_t distrusted; /* bits of what an operation found the driver to get wrong */
     double timestamp_ns; /* nanoseconds a tick */
 };
 

@@ -4,7 +4,7 @@
 
 #include "vulkan/device.h"
 
-#define HZB_MAX_CONSTANTS 12
+#define HZB_MAX_CONSTANTS 16
 #define HZB_MAX_BUFFERS 4
 #define HZB_PUSH_BYTES 128
 

@@ -2,19 +2,12 @@
 // them, the others by Morton-ordered reduction in shared memory. The two kernels that include this
 // differ in how they read the source: they define load_first().
 
-#extension GL_KHR_shader_subgroup_basic : require
 #include "lib/levels.glsl"
 #include "lib/morton.glsl"
 
 Keys load_first(uvec2 texel, uint frame);
 
 shared uint shared_keys[CHAINS * 64u];
-
-uint lane_index()
-{
-    return SUBGROUP > 1u ? gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID
-                         : gl_LocalInvocationIndex;
-}
 
 void store_inside(Keys keys, uint level, uvec2 texel, uvec2 size, uint frame, uint lane)
 {

@@ -1,21 +1,8 @@
-// What all HZB kernels share: specialization constants, push constants, the buffers of levels, and
-// loads and stores of one texel. Included once by each kernel.
+// What the kernels of small tiles share: their push constants, and loads and stores of one texel by
+// its key.
 
-#include "lib/depth_bits.glsl"
-#include "lib/footprint.glsl"
-
-layout(local_size_x = 64) in;
-
-layout(constant_id = 0) const uint CHAINS = 1u;
-layout(constant_id = 1) const bool FIRST_IS_MAX = false; // the second chain is the opposite
-layout(constant_id = 2) const uint SIZING = SIZING_POW2;
-layout(constant_id = 3) const uint ROUNDING = ROUNDING_CONSERVATIVE;
-layout(constant_id = 4) const bool IGNORE_NAN = false;
-layout(constant_id = 5) const bool STORE_FLOAT32 = false;
-layout(constant_id = 6) const bool FROM_FRAME = true; // else from a level
-layout(constant_id = 7) const uint LEVELS = 1u;
-layout(constant_id = 8) const uint SUBGROUP = 1u; // the size that is required of the pipeline, or 1
-layout(constant_id = 9) const bool LANE_TABLE = false; // for tests: store lane numbers
+#define LANES 64
+#include "lib/chains.glsl"
 
 layout(push_constant) uniform Push
 {
@@ -29,24 +16,6 @@ layout(push_constant) uniform Push
     uint tiles;        // tiles a frame
 }
 push;
-
-// The frames' float32 bits, and the levels of each chain: float16 bits in 16, or in 32 on devices
-// without 16-bit storage, or float32 bits.
-layout(binding = 0) readonly buffer Frame { uint words[]; }
-frame_buffer;
-layout(binding = 1) buffer Words0 { uint words[]; }
-level_words_0;
-layout(binding = 2) buffer Words1 { uint words[]; }
-level_words_1;
-#if HZB_STORAGE16
-#extension GL_EXT_shader_16bit_storage : require
-layout(binding = 1) buffer Halves0 { uint16_t halves[]; }
-level_halves_0;
-layout(binding = 2) buffer Halves1 { uint16_t halves[]; }
-level_halves_1;
-#endif
-
-bool chain_is_max(uint chain) { return (chain == 1u) != FIRST_IS_MAX; }
 
 // One key for each chain; the second is unused where CHAINS is 1.
 struct Keys {
@@ -71,32 +40,12 @@ uint load_word(uint chain, uint index)
     return chain == 0u ? level_words_0.words[index] : level_words_1.words[index];
 }
 
-void store_word(uint chain, uint index, uint value)
-{
-    if (chain == 0u)
-        level_words_0.words[index] = value;
-    else
-        level_words_1.words[index] = value;
-}
-
 uint load_half(uint chain, uint index)
 {
 #if HZB_STORAGE16
     return chain == 0u ? uint(level_halves_0.halves[index]) : uint(level_halves_1.halves[index]);
 #else
     return load_word(chain, index);
-#endif
-}
-
-void store_half(uint chain, uint index, uint value)
-{
-#if HZB_STORAGE16
-    if (chain == 0u)
-        level_halves_0.halves[index] = uint16_t(value);
-    else
-        level_halves_1.halves[index] = uint16_t(value);
-#else
-    store_word(chain, index, value);
 #endif
 }
 

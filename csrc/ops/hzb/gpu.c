@@ -5,18 +5,20 @@
 #include "batched.spv.h"
 #include "batched_gather.spv.h"
 #include "per_level.spv.h"
+#include "tiles.spv.h"
 
 #include <string.h>
 
 /* Each kernel with and without 16-bit storage. */
-#define KERNEL(name, suffix, with_image)                                                           \
-    {#name, hzb_spv_##name##suffix, sizeof hzb_spv_##name##suffix, 3, with_image}
+#define KERNEL(name, suffix, buffers, with_image)                                                  \
+    {#name, hzb_spv_##name##suffix, sizeof hzb_spv_##name##suffix, buffers, with_image}
+#define KERNELS(name, buffers, with_image)                                                         \
+    {KERNEL(name, , buffers, with_image), KERNEL(name, _s16, buffers, with_image)}
 
-static const struct hzb_kernel per_level[] = {KERNEL(per_level, , false),
-                                              KERNEL(per_level, _s16, false)};
-static const struct hzb_kernel batched[] = {KERNEL(batched, , false), KERNEL(batched, _s16, false)};
-static const struct hzb_kernel batched_gather[] = {KERNEL(batched_gather, , true),
-                                                   KERNEL(batched_gather, _s16, true)};
+static const struct hzb_kernel per_level[] = KERNELS(per_level, 3, false);
+static const struct hzb_kernel batched[] = KERNELS(batched, 3, false);
+static const struct hzb_kernel batched_gather[] = KERNELS(batched_gather, 3, true);
+static const struct hzb_kernel tiles[] = KERNELS(tiles, 4, false);
 
 /* The push constants of shaders/lib/levels.glsl. */
 struct push {
@@ -27,9 +29,25 @@ struct push {
     uint32_t tile_shift, tiles_x, tiles;
 };
 
+/* Those of shaders/lib/tiles.glsl. */
+struct tiles_push {
+    uint32_t source_size[2];
+    uint32_t level_size[2];
+    uint32_t tiles[2];
+    uint32_t levels, first_round_and_run;
+    uint32_t start[HZB_TILE_LEVELS];
+};
+
+static bool is_large(const struct hzb_dispatch *dispatch)
+{
+    return dispatch->kernel == HZB_KERNEL_TILES || dispatch->kernel == HZB_KERNEL_SINGLE_PASS;
+}
+
 static const struct hzb_kernel *kernel_of(const struct hzb_plan *plan,
                                           const struct hzb_dispatch *dispatch)
 {
+    if (is_large(dispatch))
+        return &tiles[plan->storage16];
     if (dispatch->kernel == HZB_KERNEL_PER_LEVEL)
         return &per_level[plan->storage16];
     return dispatch->source == HZB_SOURCE_IMAGE ? &batched_gather[plan->storage16]
@@ -41,20 +59,25 @@ static enum hzb_status get_pipeline(const struct hzb_plan *plan,
                                     const struct hzb_pipeline **pipeline, struct hzb_error *err)
 {
     const struct hzb_options *options = &plan->options;
-    /* Only reductions in shared memory have subgroup barriers. */
-    uint32_t subgroup_size = dispatch->count > 1 ? plan->subgroup_size : 0;
-    /* The specialization constants of shaders/lib/levels.glsl. */
+    bool large = is_large(dispatch);
+    /* Only reductions over several lanes use subgroups. */
+    uint32_t subgroup_size = large || dispatch->count > 1 ? plan->subgroup_size : 0;
+    /* Where large tiles are for "floor", no side is odd, and it is as "ceil". */
+    bool floor_as_ceil = large && options->sizing == HZB_SIZING_FLOOR;
+    /* The specialization constants of shaders/lib/chains.glsl, then those of hzb/tiles.comp. */
     const uint32_t constants[] = {
         (uint32_t)plan->chains,
         hzb_chain_is_max(options, 0),
-        (uint32_t)options->sizing,
+        floor_as_ceil ? HZB_SIZING_CEIL : (uint32_t)options->sizing,
         (uint32_t)options->rounding,
         options->nan == HZB_NAN_IGNORE,
         options->dtype == HZB_DTYPE_FLOAT32,
-        dispatch->source != HZB_SOURCE_LEVEL,
-        (uint32_t)dispatch->count,
+        large || dispatch->source != HZB_SOURCE_LEVEL,
+        large ? 1 : (uint32_t)dispatch->count,
         subgroup_size ? subgroup_size : 1,
         (uint32_t)options->lane_table,
+        dispatch->kernel == HZB_KERNEL_SINGLE_PASS,
+        dispatch->run != 0,
     };
     return hzb_pipeline_get(device, kernel_of(plan, dispatch), constants,
                             sizeof constants / sizeof constants[0], subgroup_size, pipeline, err);
@@ -80,16 +103,9 @@ static uint32_t level_start(const struct hzb_plan *plan, uint32_t frames, int le
     return (uint32_t)(hzb_plan_level_offset(plan, frames, 0, level) / plan->texel_bytes);
 }
 
-static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t frames,
-                                       const struct hzb_dispatch *dispatch,
-                                       struct hzb_device *device, struct hzb_resources *resources,
-                                       struct hzb_error *err)
+static struct push small_push(const struct hzb_plan *plan, uint32_t frames,
+                              const struct hzb_dispatch *dispatch)
 {
-    const struct hzb_pipeline *pipeline;
-    enum hzb_status status = get_pipeline(plan, dispatch, device, &pipeline, err);
-    if (status)
-        return status;
-
     int first = dispatch->first;
     struct push push = {
         .source_size = {plan->width, plan->height},
@@ -106,20 +122,72 @@ static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t fra
     }
     for (int i = 0; i < dispatch->count; i++)
         push.target_start[i] = level_start(plan, frames, first + i);
+    return push;
+}
 
-    /* A second chain that is not there, and the frame beside its image, are never touched:
-       something that is there is bound in their place. */
+static struct tiles_push large_push(const struct hzb_plan *plan, uint32_t frames,
+                                    const struct hzb_dispatch *dispatch)
+{
+    struct tiles_push push = {
+        .source_size = {plan->width, plan->height},
+        .level_size = {plan->size[0].width, plan->size[0].height},
+        .tiles = {dispatch->tiles_x, dispatch->tiles / dispatch->tiles_x},
+        .levels = (uint32_t)plan->levels,
+        .first_round_and_run = (dispatch->first != 0) | dispatch->run << 8,
+    };
+    for (int i = 0; i < plan->levels; i++)
+        push.start[i] = level_start(plan, frames, i);
+    return push;
+}
+
+static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t frames,
+                                       const struct hzb_dispatch *dispatch,
+                                       struct hzb_device *device, struct hzb_resources *resources,
+                                       struct hzb_error *err)
+{
+    const struct hzb_pipeline *pipeline;
+    enum hzb_status status = get_pipeline(plan, dispatch, device, &pipeline, err);
+    if (status)
+        return status;
+    union {
+        struct push small;
+        struct tiles_push large;
+    } push = {0};
+    if (is_large(dispatch))
+        push.large = large_push(plan, frames, dispatch);
+    else
+        push.small = small_push(plan, frames, dispatch);
+
+    /* A second chain that is not there, the frame beside its image and slots that nothing is handed
+       on in are never touched: something that is there is bound in their place. */
     struct hzb_range ranges[] = {
         {frame_buffer(plan, resources), 0, hzb_plan_frame_bytes(plan, frames)},
         chain_range(plan, frames, resources, 0),
         chain_range(plan, frames, resources, plan->chains - 1),
+        {&resources->scratch, 0, resources->scratch.size},
     };
-    if (dispatch->source != HZB_SOURCE_INPUT)
+    if (!is_large(dispatch) && dispatch->source != HZB_SOURCE_INPUT)
         ranges[0] = ranges[1];
+    if (!resources->scratch.size)
+        ranges[3] = ranges[1];
+    const struct hzb_kernel *kernel = kernel_of(plan, dispatch);
     const uint32_t groups[3] = {dispatch->groups[0], dispatch->groups[1], frames};
-    return hzb_commands_dispatch(device, &resources->commands, pipeline, ranges, 3,
-                                 dispatch->source == HZB_SOURCE_IMAGE ? &resources->image : NULL,
-                                 &push, sizeof push, groups, err);
+    return hzb_commands_dispatch(device, &resources->commands, pipeline, ranges, kernel->buffers,
+                                 kernel->image ? &resources->image : NULL, &push,
+                                 is_large(dispatch) ? sizeof push.large : sizeof push.small, groups,
+                                 err);
+}
+
+/* The last workgroup of a single pass is found by counts that begin at 0, and what it reads is there
+   once it is not 0. */
+static void record_reset(const void *plan_, struct hzb_device *device,
+                         struct hzb_resources *resources)
+{
+    const struct hzb_plan *plan = plan_;
+    if (plan->dispatches[0].kernel != HZB_KERNEL_SINGLE_PASS || !resources->scratch.size)
+        return;
+    hzb_commands_zero(device, &resources->commands, &resources->scratch);
+    hzb_commands_barrier(device, &resources->commands, HZB_BARRIER_COPY_TO_KERNEL);
 }
 
 static void record_upload(const void *plan_, uint32_t frames, struct hzb_device *device,
@@ -208,6 +276,7 @@ static void needs(const void *plan_, uint32_t frames, struct hzb_needs *needs)
     *needs = (struct hzb_needs){
         .upload_bytes = hzb_plan_frame_bytes(plan, frames),
         .result_bytes = hzb_plan_level_offset(plan, frames, plan->chains - 1, plan->levels),
+        .scratch_bytes = is_large(first) ? hzb_plan_slot_bytes(plan, frames) : 0,
         .dispatches = (uint32_t)plan->dispatch_count,
     };
     if (first->source == HZB_SOURCE_IMAGE) {
@@ -286,6 +355,7 @@ const struct hzb_op hzb_op = {
     .pitch = pitch,
     .needs = needs,
     .stores_results = stores_results,
+    .record_reset = record_reset,
     .record_upload = record_upload,
     .record_kernels = record_kernels,
     .record_readback = record_readback,

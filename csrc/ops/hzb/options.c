@@ -8,7 +8,7 @@
 struct word_list {
     const char *argument;
     size_t field; /* of struct hzb_options */
-    const char *words[4];
+    const char *words[6];
 };
 
 /* The order of the words is the order of the enums. */
@@ -17,7 +17,9 @@ static const struct word_list word_lists[] = {
     {"sizing", offsetof(struct hzb_options, sizing), {"pow2", "floor", "ceil"}},
     {"rounding", offsetof(struct hzb_options, rounding), {"conservative", "nearest", "unreal"}},
     {"nan", offsetof(struct hzb_options, nan), {"propagate", "ignore"}},
-    {"algorithm", offsetof(struct hzb_options, algorithm), {"auto", "per_level", "batched"}},
+    {"algorithm",
+     offsetof(struct hzb_options, algorithm),
+     {"auto", "per_level", "batched", "two_pass", "single_pass"}},
 };
 
 enum { WORD_LISTS = sizeof word_lists / sizeof word_lists[0] };
@@ -29,14 +31,26 @@ void hzb_options_default(struct hzb_options *options)
     options->reversed_z = 1;
 }
 
+static const struct word_list *find_list(const char *argument)
+{
+    for (int i = 0; i < WORD_LISTS; i++)
+        if (strcmp(word_lists[i].argument, argument) == 0)
+            return &word_lists[i];
+    return NULL;
+}
+
+const char *hzb_options_word(const struct hzb_options *options, const char *argument)
+{
+    const struct word_list *list = find_list(argument);
+    int32_t chosen;
+    memcpy(&chosen, (const char *)options + list->field, sizeof chosen);
+    return list->words[chosen];
+}
+
 enum hzb_status hzb_options_set(struct hzb_options *options, const char *argument,
                                 const char *value, struct hzb_error *err)
 {
-    const struct word_list *list = NULL;
-    for (int i = 0; i < WORD_LISTS; i++) {
-        if (strcmp(word_lists[i].argument, argument) == 0)
-            list = &word_lists[i];
-    }
+    const struct word_list *list = find_list(argument);
     if (!list)
         return hzb_fail(err, HZB_TYPE_ERROR, "%s is not an option of a build", argument);
     char known[128] = "";

@@ -11,7 +11,13 @@ enum hzb_sizing { HZB_SIZING_POW2, HZB_SIZING_FLOOR, HZB_SIZING_CEIL };
 enum hzb_rounding { HZB_ROUNDING_CONSERVATIVE, HZB_ROUNDING_NEAREST, HZB_ROUNDING_UNREAL };
 enum hzb_nan { HZB_NAN_PROPAGATE, HZB_NAN_IGNORE };
 enum hzb_dtype { HZB_DTYPE_FLOAT16, HZB_DTYPE_FLOAT32 };
-enum hzb_algorithm { HZB_ALGORITHM_AUTO, HZB_ALGORITHM_PER_LEVEL, HZB_ALGORITHM_BATCHED };
+enum hzb_algorithm {
+    HZB_ALGORITHM_AUTO,
+    HZB_ALGORITHM_PER_LEVEL,
+    HZB_ALGORITHM_BATCHED,
+    HZB_ALGORITHM_TWO_PASS,
+    HZB_ALGORITHM_SINGLE_PASS,
+};
 
 /* Plain integers throughout: options are part of a plan, and plans compare as bytes. */
 struct hzb_options {
@@ -30,6 +36,9 @@ void hzb_options_default(struct hzb_options *options);
    word is HZB_VALUE_ERROR and lists the known ones. */
 enum hzb_status hzb_options_set(struct hzb_options *options, const char *argument,
                                 const char *value, struct hzb_error *err);
+
+/* The word that an option was set from. */
+const char *hzb_options_word(const struct hzb_options *options, const char *argument);
 
 /* The rectangle that is reduced and the number of levels, from options and the frame's size; checks
    combinations, the rectangle, zero sides, the texel limit and `levels`. */

@@ -2,6 +2,8 @@
    ops/hzb/gpu.c. */
 #include "ops/hzb/plan.h"
 
+#include "ops/hzb/choose.h"
+
 #include <string.h>
 
 /* Every level starts at a multiple of this: no device has a larger minStorageBufferOffsetAlignment.
@@ -13,6 +15,15 @@
 #define SUBMISSION_BYTES (UINT64_C(256) << 20)
 
 #define BATCH_LEVELS 4
+
+/* Of shaders/lib/tiles.glsl: invocations of a workgroup, and levels of a round. */
+#define LARGE_GROUP 256
+#define ROUND_LEVELS 6
+
+/* 64x64 tiles of padding that one workgroup fills, and how many there must be to do so: few are as
+   well reduced like the others. */
+#define PADDING_RUN 8
+#define LEAST_PADDING 256
 
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level)
 {
@@ -81,24 +92,103 @@ static uint32_t tile_shift(struct hzb_level_size size)
 
 static uint32_t divide_up(uint32_t value, uint32_t by) { return value / by + (value % by != 0); }
 
-static void add_dispatch(struct hzb_plan *plan, enum hzb_kernel_id kernel, int first, int count,
-                         const struct hzb_limits *limits)
+static bool has_large_tiles(const struct hzb_limits *limits)
 {
-    struct hzb_level_size size = plan->size[first];
-    uint32_t shift = count == 1 ? tile_shift(size) : 3;
-    uint32_t tiles_x = divide_up(size.width, UINT32_C(1) << shift);
-    uint32_t tiles = tiles_x * divide_up(size.height, UINT32_C(1) << (6 - shift));
-    uint32_t rows = divide_up(tiles, limits->group_count[0]);
-    plan->dispatches[plan->dispatch_count++] = (struct hzb_dispatch){
-        .kernel = kernel,
-        .source = first == 0 ? HZB_SOURCE_INPUT : HZB_SOURCE_LEVEL,
-        .first = first,
-        .count = count,
-        .tile_shift = shift,
-        .tiles_x = tiles_x,
-        .tiles = tiles,
-        .groups = {divide_up(tiles, rows), rows},
+    return limits->subgroup_shuffle && limits->group_invocations >= LARGE_GROUP;
+}
+
+static bool is_power_of_two(uint32_t value) { return (value & (value - 1)) == 0; }
+
+/* Whether a chain can be reduced within large tiles: under "floor" only where no side is ever odd,
+   and more levels than sides of sixteen million texels have are too many. */
+static bool tiles_fit(const struct hzb_plan *plan)
+{
+    return plan->levels <= HZB_TILE_LEVELS &&
+           (plan->options.sizing != HZB_SIZING_FLOOR ||
+            (is_power_of_two(plan->width) && is_power_of_two(plan->height)));
+}
+
+/* Add a dispatch for so many workgroups a frame. */
+static void add_dispatch(struct hzb_plan *plan, const struct hzb_limits *limits, uint32_t workgroups,
+                         struct hzb_dispatch dispatch)
+{
+    dispatch.source = dispatch.first == 0 ? HZB_SOURCE_INPUT : HZB_SOURCE_LEVEL;
+    dispatch.groups[1] = divide_up(workgroups, limits->group_count[0]);
+    dispatch.groups[0] = divide_up(workgroups, dispatch.groups[1]);
+    plan->dispatches[plan->dispatch_count++] = dispatch;
+}
+
+static void add_batches(struct hzb_plan *plan, const struct hzb_limits *limits,
+                        enum hzb_kernel_id kernel)
+{
+    for (int first = 0, count; first < plan->levels; first += count) {
+        count = kernel == HZB_KERNEL_BATCHED ? batch_levels(plan, first) : 1;
+        struct hzb_level_size size = plan->size[first];
+        uint32_t shift = count == 1 ? tile_shift(size) : 3;
+        uint32_t tiles_x = divide_up(size.width, UINT32_C(1) << shift);
+        uint32_t tiles = tiles_x * divide_up(size.height, UINT32_C(1) << (6 - shift));
+        add_dispatch(plan, limits, tiles,
+                     (struct hzb_dispatch){.kernel = kernel,
+                                           .first = first,
+                                           .count = count,
+                                           .tile_shift = shift,
+                                           .tiles_x = tiles_x,
+                                           .tiles = tiles});
+    }
+}
+
+struct grid {
+    uint32_t x, y;
+};
+
+/* Large tiles of a round: 32x32 texels of the first level each, then 64x64 of those. */
+static struct grid round_grid(const struct hzb_plan *plan, int round)
+{
+    struct grid grid = {divide_up(plan->size[0].width, 32), divide_up(plan->size[0].height, 32)};
+    for (int i = 0; i < round; i++)
+        grid = (struct grid){divide_up(grid.x, 64), divide_up(grid.y, 64)};
+    return grid;
+}
+
+static void add_tiles(struct hzb_plan *plan, const struct hzb_limits *limits, bool single_pass)
+{
+    struct grid grid = round_grid(plan, 0), tiles = grid;
+    uint32_t padding = 0;
+    struct hzb_dispatch over_frame = {
+        .kernel = single_pass ? HZB_KERNEL_SINGLE_PASS : HZB_KERNEL_TILES,
+        .count = plan->levels < ROUND_LEVELS || single_pass ? plan->levels : ROUND_LEVELS,
     };
+    /* The first tiles beyond the frame hand on what all beyond them would. */
+    struct grid real = {divide_up(plan->width, 64), divide_up(plan->height, 64)};
+    real.x += real.x < grid.x;
+    real.y += real.y < grid.y;
+    if (grid.x * grid.y - real.x * real.y >= LEAST_PADDING && plan->texel_bytes == 2) {
+        tiles = real;
+        over_frame.run = PADDING_RUN;
+        padding = divide_up(grid.x - real.x, PADDING_RUN) * real.y +
+                  divide_up(grid.y - real.y, PADDING_RUN) * grid.x;
+    }
+    over_frame.tiles_x = tiles.x;
+    over_frame.tiles = tiles.x * tiles.y;
+    add_dispatch(plan, limits, over_frame.tiles + padding, over_frame);
+    if (over_frame.count < plan->levels)
+        add_dispatch(plan, limits, 1,
+                     (struct hzb_dispatch){.kernel = HZB_KERNEL_TILES,
+                                           .first = ROUND_LEVELS,
+                                           .count = plan->levels - ROUND_LEVELS,
+                                           .tiles_x = 1,
+                                           .tiles = 1});
+}
+
+uint64_t hzb_plan_slot_bytes(const struct hzb_plan *plan, uint32_t frames)
+{
+    uint64_t words = 0;
+    for (int round = 0; ROUND_LEVELS * (round + 1) < plan->levels; round++) {
+        struct grid grid = round_grid(plan, round), next = round_grid(plan, round + 1);
+        uint64_t slots = (uint64_t)(divide_up(grid.x, 4) * 4) * (divide_up(grid.y, 4) * 4);
+        words += (uint64_t)plan->chains * slots + (uint64_t)next.x * next.y;
+    }
+    return words * frames * sizeof(uint32_t);
 }
 
 static enum hzb_status fail_limit(struct hzb_error *err, const struct hzb_plan *plan,
@@ -181,15 +271,56 @@ static enum hzb_status plan_group(struct hzb_plan *plan, int64_t frames,
     return bound_group(plan, &source, device_name, err);
 }
 
+static enum hzb_status check_algorithm(const struct hzb_options *options,
+                                       const struct hzb_limits *limits, const char *device_name,
+                                       struct hzb_error *err)
+{
+    int algorithm = options->algorithm;
+    if (options->rounding == HZB_ROUNDING_UNREAL && algorithm != HZB_ALGORITHM_AUTO &&
+        algorithm != HZB_ALGORITHM_BATCHED)
+        return hzb_fail(err, HZB_VALUE_ERROR,
+                        "rounding=\"unreal\" is defined by dispatches of four levels and needs "
+                        "algorithm=\"auto\" or \"batched\", not \"%s\"",
+                        hzb_options_word(options, "algorithm"));
+    bool tiles = algorithm == HZB_ALGORITHM_TWO_PASS || algorithm == HZB_ALGORITHM_SINGLE_PASS;
+    if (tiles && !has_large_tiles(limits))
+        return hzb_fail(err, HZB_VALUE_ERROR,
+                        "algorithm=\"%s\" needs workgroups of %d and subgroup shuffles, which %s "
+                        "lacks: use algorithm=\"auto\" or \"batched\"",
+                        hzb_options_word(options, "algorithm"), LARGE_GROUP, device_name);
+    return HZB_OK;
+}
+
+/* The kernel for a plan: the one that is asked for, where the levels allow it and the context trusts
+   it; else the next simpler one. */
+static enum hzb_kernel_id choose_kernel(const struct hzb_plan *plan, int64_t frames,
+                                        const struct hzb_limits *limits)
+{
+    static const enum hzb_kernel_id kernels[] = {
+        [HZB_ALGORITHM_PER_LEVEL] = HZB_KERNEL_PER_LEVEL,
+        [HZB_ALGORITHM_BATCHED] = HZB_KERNEL_BATCHED,
+        [HZB_ALGORITHM_TWO_PASS] = HZB_KERNEL_TILES,
+        [HZB_ALGORITHM_SINGLE_PASS] = HZB_KERNEL_SINGLE_PASS,
+    };
+    int algorithm = plan->options.algorithm;
+    if (algorithm == HZB_ALGORITHM_AUTO)
+        algorithm = hzb_choose_algorithm(plan, frames, limits);
+    enum hzb_kernel_id kernel = kernels[algorithm];
+    if (kernel == HZB_KERNEL_SINGLE_PASS && limits->distrusted & 1u << kernel)
+        kernel = HZB_KERNEL_TILES;
+    if ((kernel == HZB_KERNEL_TILES || kernel == HZB_KERNEL_SINGLE_PASS) &&
+        (!tiles_fit(plan) || !has_large_tiles(limits) || limits->distrusted & 1u << kernel))
+        kernel = HZB_KERNEL_BATCHED;
+    return kernel;
+}
+
 enum hzb_status hzb_plan_make(const struct hzb_options *options, const struct hzb_extent *extent,
                               int64_t frames, const struct hzb_limits *limits,
                               const char *device_name, struct hzb_plan *plan, struct hzb_error *err)
 {
-    bool per_level = options->algorithm == HZB_ALGORITHM_PER_LEVEL;
-    if (options->rounding == HZB_ROUNDING_UNREAL && per_level)
-        return hzb_fail(err, HZB_VALUE_ERROR,
-                        "rounding=\"unreal\" is defined by dispatches of four levels and needs "
-                        "algorithm=\"auto\" or \"batched\", not \"per_level\"");
+    enum hzb_status status = check_algorithm(options, limits, device_name, err);
+    if (status)
+        return status;
     memset(plan, 0, sizeof *plan);
     plan->options = *options;
     plan->x = (uint32_t)extent->x;
@@ -209,10 +340,10 @@ enum hzb_status hzb_plan_make(const struct hzb_options *options, const struct hz
             (uint32_t)hzb_level_side(options->sizing, extent->width, i),
             (uint32_t)hzb_level_side(options->sizing, extent->height, i),
         };
-    for (int first = 0, count; first < plan->levels; first += count) {
-        count = per_level ? 1 : batch_levels(plan, first);
-        add_dispatch(plan, per_level ? HZB_KERNEL_PER_LEVEL : HZB_KERNEL_BATCHED, first, count,
-                     limits);
-    }
+    enum hzb_kernel_id kernel = choose_kernel(plan, frames, limits);
+    if (kernel == HZB_KERNEL_PER_LEVEL || kernel == HZB_KERNEL_BATCHED)
+        add_batches(plan, limits, kernel);
+    else
+        add_tiles(plan, limits, kernel == HZB_KERNEL_SINGLE_PASS);
     return plan_group(plan, frames, limits, device_name, err);
 }

@@ -6,12 +6,21 @@
 #include "core/op.h"
 #include "ops/hzb/options.h"
 
-enum hzb_kernel_id { HZB_KERNEL_PER_LEVEL, HZB_KERNEL_BATCHED };
+enum hzb_kernel_id {
+    HZB_KERNEL_PER_LEVEL,
+    HZB_KERNEL_BATCHED,
+    HZB_KERNEL_TILES,       /* large tiles: those over the frame, or all that follow */
+    HZB_KERNEL_SINGLE_PASS, /* both */
+    HZB_KERNELS,
+};
 enum hzb_source {
     HZB_SOURCE_IMAGE, /* the frame, gathered from an image */
     HZB_SOURCE_INPUT, /* the frame, as float32 words */
     HZB_SOURCE_LEVEL, /* the level before the dispatch's first */
 };
+
+/* The most levels that the push constants of large tiles hold. */
+#define HZB_TILE_LEVELS 24
 
 struct hzb_dispatch {
     int32_t kernel, source; /* the enums above */
@@ -19,7 +28,8 @@ struct hzb_dispatch {
     uint32_t tile_shift; /* a workgroup covers 2^tile_shift texels a row of the first level, 64 in
                             all */
     uint32_t tiles_x;    /* workgroups side by side over the first level */
-    uint32_t tiles;      /* workgroups a frame */
+    uint32_t tiles;      /* workgroups a frame, less those below */
+    uint32_t run;        /* 64x64 tiles of padding that a further workgroup fills; 0: there are none */
     uint32_t groups[2];  /* x and y of the dispatch; frames are z */
 };
 
@@ -56,6 +66,9 @@ uint64_t hzb_plan_frame_bytes(const struct hzb_plan *plan, uint32_t frames);
    chain after chain, level after level, each at a multiple of 256. */
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level);
 uint64_t hzb_plan_level_offset(const struct hzb_plan *plan, uint32_t frames, int chain, int level);
+
+/* Bytes of what large tiles hand on to one another. */
+uint64_t hzb_plan_slot_bytes(const struct hzb_plan *plan, uint32_t frames);
 
 /* The operation, for core; its outputs are the levels of chain 0, then those of chain 1. */
 extern const struct hzb_op hzb_op;

@@ -1,0 +1,12 @@
+/* Which algorithm "auto" is. */
+#ifndef HZB_OPS_HZB_CHOOSE_H
+#define HZB_OPS_HZB_CHOOSE_H
+
+#include "ops/hzb/plan.h"
+
+/* The fastest for these levels and so many frames on such a device, as an enum hzb_algorithm. The
+   plan needs its options, sides and levels. */
+int hzb_choose_algorithm(const struct hzb_plan *plan, int64_t frames,
+                         const struct hzb_limits *limits);
+
+#endif

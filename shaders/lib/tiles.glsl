@@ -1,0 +1,412 @@
+// Large tiles: a workgroup of 256 lanes reduces 64x64 numbers to one through six levels, each lane
+// 4x4 of them in registers, neighbours by shuffles where a subgroup size is known, the rest through
+// shared memory. What the tiles of one round leave lies in slots, of which 64x64 are a tile of the
+// next round, until one is left. Here is one tile; the rounds are in hzb/tiles.comp.
+// For roundings that are monotone and idempotent, so that numbers are rounded once, and for sizings
+// whose footprints do not cross tiles.
+
+#extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_EXT_control_flow_attributes : require
+#define LANES 256
+#define LEVEL_ACCESS restrict writeonly
+#include "lib/chains.glsl"
+#include "lib/morton.glsl"
+
+layout(push_constant) uniform Push
+{
+    uvec2 source_size;
+    uvec2 level_size; // of the first level
+    uvec2 tiles;      // of workgroups of their own; what is beyond them repeats along an axis
+    uint levels;
+    uint first_round_and_run; // 0: tiles over the frame; 1: those over what they left
+    uint start[24]; // texels before each level, in the buffers of levels
+}
+push;
+
+layout(binding = 0) restrict readonly buffer FrameQuads { uvec4 quads[]; }
+frame_quads;
+
+// The slots of each round, chain after chain, frame after frame, in rows of a multiple of four; then
+// for each 64x64 of them the number of workgroups that wrote theirs. 0 until they are written.
+layout(binding = 3) coherent volatile buffer Slots { uint words[]; }
+slots;
+
+// A number of each chain, as an int: a smaller one is preferred. Either the ordered bits of a
+// float32, or those of a float16 in the upper half; then what is in the lower one does not count.
+#define Pair ivec2
+
+const Pair NO_PAIR = Pair(0x7fffffff);
+
+// Makes 0 of the one int that no number has.
+const uint SLOT_FLIP = 0x80000000u;
+
+// Numbers that pass through shared memory at a time.
+const uint PASSED = SUBGROUP < 4u ? LANES : (SUBGROUP < 16u ? LANES / 4u : LANES / 16u);
+shared int shared_first[PASSED];
+shared int shared_second[CHAINS == 2u ? PASSED : 1u];
+
+Pair nearer(Pair a, Pair b) { return CHAINS == 2u ? min(a, b) : Pair(min(a.x, b.x), 0); }
+
+// Where NaN lies among ascending float32: beyond an infinity, so that it wins or loses.
+int nan_order(bool is_max) { return is_max == IGNORE_NAN ? int(0x803fffffu) : int(NAN_BITS); }
+
+ivec4 order_of(uvec4 bits, bool is_max)
+{
+    ivec4 ascending = ivec4(bits ^ ((0u - (bits >> 31)) & 0x7fffffffu));
+    ascending = mix(ascending, ivec4(nan_order(is_max)),
+                    greaterThan(bits & 0x7fffffffu, uvec4(INFINITY_BITS)));
+    return is_max ? ~ascending : ascending;
+}
+
+// The bits to store.
+uint stored_word(int number, bool is_max)
+{
+    int ascending = is_max ? ~number : number;
+    if (ascending >= 0)
+        return uint(ascending);
+    return ascending == int(0x803fffffu) ? NAN_BITS : uint(ascending) ^ 0x7fffffffu;
+}
+
+uint stored_half(uint ascending)
+{
+    if (ascending < 0x8000u)
+        return ascending;
+    return ascending == 0x81ffu ? NAN_HALF : ascending ^ 0x7fffu;
+}
+
+uint stored_halves(int left, int right, bool is_max)
+{
+    uint halves = (uint(left) >> 16) | (uint(right) & 0xffff0000u);
+    if (is_max)
+        halves = ~halves;
+    if ((halves & 0x80008000u) != 0u)
+        halves = stored_half(halves & 0xffffu) | stored_half(halves >> 16) << 16;
+    return halves;
+}
+
+// Any float32, ordered, to what a pair holds of it.
+int hold(int number, bool is_max)
+{
+    uint bits = stored_word(number, is_max);
+    if (is_nan(bits)) {
+        if (STORE_FLOAT32)
+            return number;
+        int half_nan = nan_order(is_max) < 0 ? int(0x81ff0000u) : int(NAN_HALF << 16);
+        return is_max ? ~half_nan : half_nan;
+    }
+    bits = STORE_FLOAT32 ? canonical(bits) : narrow(bits, is_max, ROUNDING) << 16;
+    int ascending = int(bits ^ ((0u - (bits >> 31)) & 0x7fffffffu));
+    return is_max ? ~ascending : ascending;
+}
+
+// The number of each chain of a quad of any words.
+Pair reduce_quad(uvec4 words)
+{
+    Pair pair;
+    [[dont_unroll]] for (uint chain = 0u; chain < CHAINS; chain++) {
+        bool is_max = chain_is_max(chain);
+        ivec4 numbers = order_of(words, is_max);
+        int number = hold(min(min(numbers.x, numbers.y), min(numbers.z, numbers.w)), is_max);
+        pair = chain == 0u ? Pair(number, number) : Pair(pair.x, number);
+    }
+    return pair;
+}
+
+// Numbers of a usual range, which round by one multiply-add: 0 and 2^-14 <= x < 65536.
+ivec4 hold_usual(uvec4 bits, bool is_max)
+{
+    if (STORE_FLOAT32)
+        return is_max ? ~ivec4(bits) : ivec4(bits);
+    uvec4 up = uvec4(is_max ? 0xfff8u : 0u);
+    if (ROUNDING == ROUNDING_NEAREST)
+        up = 0x7ff8u + ((bits >> 10) & 8u);
+    ivec4 halves = ivec4(max(bits, 0x38000000u) * 8u + 0x40000000u + up);
+    return is_max ? ~halves : halves;
+}
+
+uvec4 quad_min(uvec4 rows[4])
+{
+    uvec4 upper = min(rows[0], rows[1]), lower = min(rows[2], rows[3]);
+    return uvec4(min(upper.x, upper.y), min(upper.z, upper.w), min(lower.x, lower.y),
+                 min(lower.z, lower.w));
+}
+
+uvec4 quad_max(uvec4 rows[4])
+{
+    uvec4 upper = max(rows[0], rows[1]), lower = max(rows[2], rows[3]);
+    return uvec4(max(upper.x, upper.y), max(upper.z, upper.w), max(lower.x, lower.y),
+                 max(lower.z, lower.w));
+}
+
+ivec4 quad_first(ivec4 rows[4])
+{
+    ivec4 upper = min(rows[0], rows[1]), lower = min(rows[2], rows[3]);
+    return ivec4(min(upper.x, upper.y), min(upper.z, upper.w), min(lower.x, lower.y),
+                 min(lower.z, lower.w));
+}
+
+// The four quads of 4x4 numbers: left and right of the upper row, then of the lower one.
+struct Block {
+    ivec4 first, second;
+};
+
+// The source coordinates along one axis that the texels 2i and 2i + 1 stand for, two each. Texels
+// beyond the level repeat its last one: whatever reads them covers that one, too.
+uvec4 block_taps(uint first, uint side)
+{
+    if (SIZING != SIZING_POW2)
+        return min(first + uvec4(0u, 1u, 2u, 3u), side - 1u);
+    uvec2 taps = min(uvec2(first, first + 2u), max(side, 2u) - 2u);
+    uvec2 next = min(taps + 1u, side - 1u);
+    return uvec4(taps.x, next.x, taps.y, next.y);
+}
+
+// From row to row of the frame, four words each.
+uint source_quads() { return (push.source_size.x + 3u) >> 2; }
+
+// The words of the quad that a texel of the first level stands for.
+uvec4 load_quad(uvec2 texel, uint frame)
+{
+    uvec2 size = push.source_size;
+    uvec2 taps =
+        uvec2(first_tap(texel.x, size.x, SIZING), first_tap(texel.y, size.y, SIZING));
+    taps = min(taps, size - 1u);
+    uvec2 next = min(taps + 1u, size - 1u);
+    uint upper = (frame * size.y + taps.y) * source_quads() * 4u;
+    uint lower = (frame * size.y + next.y) * source_quads() * 4u;
+    return uvec4(frame_buffer.words[upper + taps.x], frame_buffer.words[upper + next.x],
+                 frame_buffer.words[lower + taps.x], frame_buffer.words[lower + next.x]);
+}
+
+Block load_frame(uvec2 cell, uint frame)
+{
+    uvec2 size = push.source_size, texel = cell * 4u;
+    uint quads = source_quads(), start = frame * size.y;
+    uvec4 rows[4];
+    if (texel.x + 4u <= size.x && texel.y + 4u <= size.y) {
+        uint index = (start + texel.y) * quads + cell.x;
+        [[unroll]] for (uint i = 0u; i < 4u; i++)
+            rows[i] = frame_quads.quads[index + i * quads];
+    } else if (texel.x + 4u <= size.x) {
+        uvec4 y = (block_taps(texel.y, size.y) + start) * quads + cell.x;
+        [[unroll]] for (uint i = 0u; i < 4u; i++)
+            rows[i] = frame_quads.quads[y[i]];
+    } else {
+        uvec4 x = block_taps(texel.x, size.x), y = (block_taps(texel.y, size.y) + start) * quads * 4u;
+        [[unroll]] for (uint i = 0u; i < 4u; i++)
+            rows[i] = uvec4(frame_buffer.words[y[i] + x.x], frame_buffer.words[y[i] + x.y],
+                            frame_buffer.words[y[i] + x.z], frame_buffer.words[y[i] + x.w]);
+    }
+    uvec4 largest = quad_max(rows);
+    uvec4 smallest = CHAINS == 2u || !FIRST_IS_MAX ? quad_min(rows) : largest;
+    uint most = max(max(largest.x, largest.y), max(largest.z, largest.w));
+    bool usual = most <= (STORE_FLOAT32 ? INFINITY_BITS : 0x477fffffu);
+    if (!STORE_FLOAT32) {
+        uvec4 less = smallest - 1u; // 0 becomes large
+        if (CHAINS == 2u)
+            less = min(less, largest - 1u);
+        usual = usual && min(min(less.x, less.y), min(less.z, less.w)) >= 0x387fffffu;
+    }
+    Block block;
+    if (usual) {
+        block.first = hold_usual(FIRST_IS_MAX ? largest : smallest, FIRST_IS_MAX);
+        block.second = hold_usual(FIRST_IS_MAX ? smallest : largest, !FIRST_IS_MAX);
+    } else {
+        // Read again, so that nothing is kept for this.
+        [[dont_unroll]] for (uint i = 0u; i < 4u; i++) {
+            Pair pair = reduce_quad(load_quad(cell * 2u + uvec2(i & 1u, i >> 1), frame));
+            block.first = ivec4(block.first.yzw, pair.x);
+            block.second = ivec4(block.second.yzw, pair.y);
+        }
+    }
+    return block;
+}
+
+// Tiles of a round, and so slots.
+uvec2 grid_of(uint round)
+{
+    uint shift = 5u + 6u * round;
+    return (push.level_size + (1u << shift) - 1u) >> shift;
+}
+
+uvec2 slot_rows(uint round) { return (grid_of(round) + 3u) & ~3u; }
+
+// Words before the slots of a chain of a frame, or, one chain further, before the counters.
+uint slot_index(uint round, uint chain, uint frame)
+{
+    uint start = 0u;
+    for (uint i = 0u; i < round; i++) {
+        uvec2 rows = slot_rows(i), next = grid_of(i + 1u);
+        start += gl_NumWorkGroups.z * (CHAINS * rows.x * rows.y + next.x * next.y);
+    }
+    uvec2 rows = slot_rows(round);
+    return start + (chain * gl_NumWorkGroups.z + frame) * rows.x * rows.y;
+}
+
+ivec4 load_slots(uint start, uint pitch)
+{
+    ivec4 rows[4];
+    bool all_there;
+    // Whoever is counted has written its slots; where that is not seen yet, it soon will be.
+    do {
+        uvec4 least = uvec4(0xffffffffu);
+        [[unroll]] for (uint i = 0u; i < 4u; i++) {
+            uint index = start + i * pitch;
+            uvec4 words = uvec4(slots.words[index], slots.words[index + 1u],
+                                slots.words[index + 2u], slots.words[index + 3u]);
+            least = min(least, words);
+            rows[i] = ivec4(words ^ SLOT_FLIP);
+        }
+        all_there = min(min(least.x, least.y), min(least.z, least.w)) != 0u;
+    } while (!all_there);
+    return quad_first(rows);
+}
+
+// The block of a tile of the round after this.
+Block load_round(uint round, uvec2 cell, uint frame)
+{
+    uvec2 rows = slot_rows(round);
+    Block block = Block(ivec4(NO_PAIR.x), ivec4(NO_PAIR.x));
+    if (all(lessThan(cell * 4u, rows))) {
+        uint within = (cell.y * rows.x + cell.x) * 4u;
+        block.first = load_slots(slot_index(round, 0u, frame) + within, rows.x);
+        if (CHAINS == 2u)
+            block.second = load_slots(slot_index(round, 1u, frame) + within, rows.x);
+    }
+    return block;
+}
+
+uvec2 level_size(uint level)
+{
+    return SIZING == SIZING_POW2 ? max(push.level_size >> level, uvec2(1u))
+                                 : (push.level_size + (1u << level) - 1u) >> level;
+}
+
+// Texels before a frame's part of a level.
+uint frame_start(uint level, uvec2 size, uint frame)
+{
+    return push.start[level] + frame * size.x * size.y;
+}
+
+void store_number(uint chain, uint index, int number)
+{
+    bool is_max = chain_is_max(chain);
+    if (STORE_FLOAT32)
+        store_word(chain, index, stored_word(number, is_max));
+    else
+        store_half(chain, index, stored_half(uint(is_max ? ~number : number) >> 16));
+}
+
+void store_pair(Pair pair, uint index)
+{
+    store_number(0u, index, pair.x);
+    if (CHAINS == 2u)
+        store_number(1u, index, pair.y);
+}
+
+// The four texels of a block, of which the first is inside the level and at even coordinates; where
+// rows are even, two by two.
+void store_block(Block block, uint level, uvec2 texel, uint frame)
+{
+    uvec2 size = level_size(level);
+    uint index = frame_start(level, size, frame) + texel.y * size.x + texel.x;
+#if HZB_STORAGE16
+    if (!STORE_FLOAT32 && (size.x & 1u) == 0u) {
+        index >>= 1;
+        store_word(0u, index, stored_halves(block.first.x, block.first.y, FIRST_IS_MAX));
+        if (CHAINS == 2u)
+            store_word(1u, index, stored_halves(block.second.x, block.second.y, !FIRST_IS_MAX));
+        if (texel.y + 1u < size.y) {
+            index += size.x >> 1;
+            store_word(0u, index, stored_halves(block.first.z, block.first.w, FIRST_IS_MAX));
+            if (CHAINS == 2u)
+                store_word(1u, index, stored_halves(block.second.z, block.second.w, !FIRST_IS_MAX));
+        }
+        return;
+    }
+#endif
+    [[dont_unroll]] for (uint i = 0u; i < 4u; i++) {
+        uvec2 at = uvec2(i & 1u, i >> 1);
+        if (all(lessThan(texel + at, size)))
+            store_pair(Pair(block.first.x, block.second.x), index + at.y * size.x + at.x);
+        block.first = block.first.yzwx;
+        block.second = block.second.yzwx;
+    }
+}
+
+void share(uint place, Pair pair)
+{
+    shared_first[place] = pair.x;
+    if (CHAINS == 2u)
+        shared_second[place] = pair.y;
+}
+
+Pair shared_pair(uint place)
+{
+    return Pair(shared_first[place], CHAINS == 2u ? shared_second[place] : 0);
+}
+
+// Reduce over lanes that differ in the two bits from `bit` on.
+Pair shuffle_four(Pair pair, uint bit)
+{
+    [[unroll]] for (uint i = 0u; i < 2u; i++) {
+        Pair other = Pair(subgroupShuffleXor(pair.x, bit << i), 0);
+        if (CHAINS == 2u)
+            other.y = subgroupShuffleXor(pair.y, bit << i);
+        pair = nearer(pair, other);
+    }
+    return pair;
+}
+
+// Reduce a tile from its blocks through six levels, or those there are, from `level` on. What is
+// left, if it is one number, is returned in the first lane. All lanes take part.
+Pair reduce_tile(Block block, uint level, uvec2 tile, uint frame)
+{
+    uint lane = lane_index();
+    uvec2 size = level_size(level);
+    // A texel is inside its level where the first texel under it is inside the first one.
+    uvec2 first = (tile * 16u + square_texel(lane)) * 2u;
+    if (all(lessThan(first, size)))
+        store_block(block, level, first, frame);
+    Pair pair = Pair(min(min(block.first.x, block.first.y), min(block.first.z, block.first.w)),
+                     min(min(block.second.x, block.second.y), min(block.second.z, block.second.w)));
+    uint held = LANES, spread = 0u; // number i is in lane i << spread
+    bool shared_before = false;
+    [[unroll]] for (uint i = 1u; i < 6u; i++) {
+        if (level + i >= push.levels)
+            break;
+        if (i > 1u) {
+            if (SUBGROUP < 4u || (4u << spread) > SUBGROUP) {
+                if (shared_before)
+                    barrier();
+                shared_before = true;
+                uint place = lane >> spread;
+                if ((lane & ((1u << spread) - 1u)) == 0u && place < held)
+                    share(place, pair);
+                barrier();
+                spread = 0u;
+                if (SUBGROUP < 4u) {
+                    uint from = 4u * min(lane, held / 4u - 1u);
+                    pair = nearer(nearer(shared_pair(from), shared_pair(from + 1u)),
+                                  nearer(shared_pair(from + 2u), shared_pair(from + 3u)));
+                    first = (tile * 32u) + (square_texel(lane) << i);
+                } else {
+                    pair = shared_pair(min(lane, held - 1u));
+                    first = (tile * 32u) + (square_texel(lane) << (i - 1u));
+                }
+            }
+            if (SUBGROUP >= 4u) {
+                pair = shuffle_four(pair, 1u << spread);
+                spread += 2u;
+            }
+            held >>= 2;
+        }
+        if ((lane & ((1u << spread) - 1u)) == 0u && lane >> spread < held &&
+            all(lessThan(first, size))) {
+            uvec2 its_size = level_size(level + i);
+            store_pair(pair, frame_start(level + i, its_size, frame) +
+                                 (first.y >> i) * its_size.x + (first.x >> i));
+        }
+    }
+    return pair;
+}
