@@ -19,8 +19,10 @@ enum {
     CHUNK = 2048,
     /* Rows of them, where neighbours in memory belong to different rows. */
     TILE_ROWS = 8,
-    /* Pieces of a row that are not tried as plain numbers after one that was not. */
-    PATIENCE = 8,
+    /* Texels whose numbers are easy or not. */
+    PIECE = 128,
+    /* Pieces that are not tried as easy numbers after two in turn that were not. */
+    PATIENCE = 30,
     /* Source pixels that are worth a thread of their own. */
     PIXELS_A_THREAD = 1 << 17,
     BANDS_A_THREAD = 2,
@@ -29,6 +31,7 @@ enum {
     /* Source pixels between looks for a signal. */
     PIXELS_A_LOOK = 1 << 22,
     UNREAL_BATCH = 4,
+    CACHE_LINE = 64,
 };
 
 /* How one side of a level comes from the same side of its source. */
@@ -109,34 +112,67 @@ struct window {
     int row_count, taps;
 };
 
-/* Row by row, the columns of a window two by two. */
-static void reduce(const struct build *build, bool words, int chain, const struct window *window,
-                   int64_t count, void *best)
+/* A window as kernels take it, two rows at a time; with three taps a row is there twice, once from
+   its second column on. */
+struct passes {
+    struct {
+        const char *row, *other;
+        enum hzb_cpu_pass which;
+    } at[3];
+    int count;
+};
+
+static struct passes passes_of(const struct window *window, size_t column_bytes)
 {
-    hzb_cpu_reduce *reduce_row = build->kernels->reduce[words][build->takes_max[chain]];
-    const size_t column = words ? sizeof(uint32_t) : sizeof(uint16_t);
-    const int steps = window->taps - 1, passes = window->row_count * steps;
-    for (int i = 0; i < passes; i++) {
-        const char *row = window->rows[i / steps];
-        reduce_row(row + (size_t)(i % steps) * column, count, build->nan_wins,
-                   i == 0            ? HZB_CPU_FIRST
-                   : i == passes - 1 ? HZB_CPU_LAST
-                                     : HZB_CPU_MIDDLE,
-                   best);
+    const char *rows[6];
+    int row_count = 0;
+    for (int i = 0; i < window->row_count; i++)
+        for (int tap = 0; tap < window->taps - 1; tap++)
+            rows[row_count++] = (const char *)window->rows[i] + (size_t)tap * column_bytes;
+    struct passes passes = {.count = (row_count + 1) / 2};
+    for (int i = 0; i < passes.count; i++) {
+        passes.at[i].row = rows[2 * i];
+        passes.at[i].other = rows[smaller(2 * i + 1, row_count - 1)];
+        passes.at[i].which |= i == 0 ? HZB_CPU_FIRST : 0;
+        passes.at[i].which |= i == passes.count - 1 ? HZB_CPU_LAST : 0;
     }
+    return passes;
 }
 
-/* The same of words, for the minimum and the maximum at once. Whether all were plain. */
-static bool reduce_plain(const struct build *build, const struct window *window, int64_t count,
-                         uint32_t *low, uint32_t *high)
+/* Make texels of a window whose rows start `offset` bytes further on. */
+static void reduce(const struct build *build, bool words, int chain, const struct passes *passes,
+                   size_t offset, int64_t count, void *best)
 {
-    const int steps = window->taps - 1, passes = window->row_count * steps;
-    bool plain = true;
-    for (int i = 0; plain && i < passes; i++) {
-        const uint32_t *row = window->rows[i / steps];
-        plain = build->kernels->reduce_plain(row + i % steps, count, i > 0, low, high);
+    hzb_cpu_reduce *kernel = build->kernels->reduce[words][build->takes_max[chain]];
+    for (int i = 0; i < passes->count; i++)
+        kernel(passes->at[i].row + offset, passes->at[i].other + offset, count, build->nan_wins,
+               passes->at[i].which, best);
+}
+
+/* The same of words for all chains, to an array for each. */
+static void reduce_words(const struct build *build, const struct passes *passes, size_t offset,
+                         int64_t count, void *const best[2])
+{
+    if (build->chains == 1) {
+        reduce(build, true, 0, passes, offset, count, best[0]);
+        return;
     }
-    return plain;
+    void *low = best[build->takes_max[0]], *high = best[build->takes_max[1]];
+    for (int i = 0; i < passes->count; i++)
+        build->kernels->reduce_both(passes->at[i].row + offset, passes->at[i].other + offset, count,
+                                    build->nan_wins, passes->at[i].which, low, high);
+}
+
+/* The same, if numbers are easy, to float16. Whether they were. */
+static bool reduce_easy(const struct build *build, const struct passes *passes, size_t offset,
+                        int64_t count, const struct hzb_cpu_bound bounds[2])
+{
+    hzb_cpu_easy *kernel = build->kernels->easy[build->chains > 1 ? 2 : build->takes_max[0]];
+    bool easy = true;
+    for (int i = 0; easy && i < passes->count; i++)
+        easy = kernel(passes->at[i].row + offset, passes->at[i].other + offset, count,
+                      passes->at[i].which, bounds);
+    return easy;
 }
 
 /* A part of the rectangle as words: as they lie, or read into `buffer`. `pitch` is words from row
@@ -157,25 +193,60 @@ static const uint32_t *read_words(const struct build *build, int64_t frame, stru
     return buffer;
 }
 
-/* Make `count` texels of a row of level 0, from texel `left` on; the window starts there. */
-static void make_texels(const struct build *build, int64_t frame, int64_t row, int64_t left,
-                        const struct window *window, int64_t count, int *patience)
+/* Make up to a piece of texels of a row of level 0 in float16. */
+static void make_halves(const struct build *build, const struct passes *passes, size_t offset,
+                        int64_t count, void *const targets[2], int *patience)
 {
-    uint32_t low[CHUNK], high[CHUNK];
-    bool plain = !*patience && reduce_plain(build, window, count, low, high);
-    *patience = plain ? 0 : *patience ? *patience - 1 : PATIENCE;
-    for (int chain = 0; chain < build->chains; chain++) {
-        uint32_t *best = build->takes_max[chain] ? high : low;
-        char *target = level_row(build, frame, chain, 0, row) + (size_t)left * build->texel_bytes;
-        if (!plain)
-            reduce(build, true, chain, window, count, best);
+    uint32_t best[2][PIECE];
+    struct hzb_cpu_bound bounds[2];
+    for (int chain = 0; chain < build->chains; chain++)
+        bounds[build->takes_max[chain]] =
+            (struct hzb_cpu_bound){best[chain], build->rounding[chain], targets[chain]};
+    if (*patience < 2) {
+        bool easy = reduce_easy(build, passes, offset, count, bounds);
+        *patience = easy ? 0 : *patience ? PATIENCE + 1 : 1;
+        if (easy)
+            return;
+    } else {
+        --*patience;
+    }
+    reduce_words(build, passes, offset, count, (void *const[2]){best[0], best[1]});
+    for (int chain = 0; chain < build->chains; chain++)
+        build->kernels->round(best[chain], count, build->rounding[chain], targets[chain]);
+}
+
+/* Memory is read fastest in order, which two rows at a time are not: while those of one window are
+   used, those of the next are brought nearer, one after the other. `first` and `end` are words of
+   both. */
+static void prefetch(const uint32_t *rows, int64_t pitch, int64_t width, int64_t first, int64_t end)
+{
+    for (int64_t i = first; i < end; i += CACHE_LINE / (int64_t)sizeof(*rows))
+        __builtin_prefetch(i < width ? rows + i : rows + pitch + i - width, 0, 2);
+}
+
+/* Make `count` texels of a row of level 0, from texel `left` on; the window starts there. `next`
+   are the rows of the next one, or NULL. */
+static void make_texels(const struct build *build, int64_t frame, int64_t row, int64_t left,
+                        const struct window *window, int64_t count, const uint32_t *next,
+                        int64_t pitch, int *patience)
+{
+    const struct passes passes = passes_of(window, sizeof(uint32_t));
+    for (int64_t done = 0; done < count; done += PIECE) {
+        const int64_t piece = smaller(PIECE, count - done);
+        const size_t offset = (size_t)(2 * done) * sizeof(uint32_t);
+        void *targets[2];
+        for (int chain = 0; chain < build->chains; chain++)
+            targets[chain] =
+                level_row(build, frame, chain, 0, row) + (size_t)(left + done) * build->texel_bytes;
+        if (next)
+            prefetch(next, pitch, 2 * count, 4 * done, 4 * (done + piece));
         if (!build->words) {
-            build->kernels->round(best, count, build->rounding[chain], plain, (uint16_t *)target);
+            make_halves(build, &passes, offset, piece, targets, patience);
             continue;
         }
-        if (!plain)
-            build->kernels->tidy(best, count);
-        memcpy(target, best, (size_t)count * sizeof(*best));
+        reduce_words(build, &passes, offset, piece, targets);
+        for (int chain = 0; chain < build->chains; chain++)
+            build->kernels->tidy(targets[chain], piece);
     }
 }
 
@@ -204,7 +275,9 @@ static void make_tile(const struct build *build, int64_t frame, int64_t row, int
             twice[i][0] = twice[i][1] = *source;
             window.rows[i] = width > 1 ? source : twice[i];
         }
-        make_texels(build, frame, r, left, &window, count, patience);
+        const uint32_t *next =
+            build->in_place && r + 1 < rows->pairs ? words + (y[0] + 2 - top) * pitch : NULL;
+        make_texels(build, frame, r, left, &window, count, next, pitch, patience);
     }
 }
 
@@ -232,7 +305,9 @@ static void make_row_of_level(const struct build *build, int64_t frame, int chai
     for (int i = 0; i < window.row_count; i++)
         window.rows[i] = level_row(build, frame, chain, level - 1, y[i]);
     char *target = level_row(build, frame, chain, level, row);
-    reduce(build, build->words, chain, &window, smaller(columns->pairs, columns->distinct), target);
+    struct passes passes = passes_of(&window, bytes);
+    reduce(build, build->words, chain, &passes, 0, smaller(columns->pairs, columns->distinct),
+           target);
     if (columns->pairs < columns->distinct) {
         uint32_t last[3][2];
         window.taps = taps_of(columns, columns->pairs, x);
@@ -243,7 +318,8 @@ static void make_row_of_level(const struct build *build, int64_t frame, int chai
             }
             window.rows[i] = last[i];
         }
-        reduce(build, build->words, chain, &window, 1, target + (size_t)columns->pairs * bytes);
+        passes = passes_of(&window, bytes);
+        reduce(build, build->words, chain, &passes, 0, 1, target + (size_t)columns->pairs * bytes);
     }
     if (build->unreal && build->takes_max[chain] && level % UNREAL_BATCH == 0)
         build->kernels->raise((uint16_t *)target, columns->distinct);
@@ -269,7 +345,7 @@ struct band {
     const struct build *build;
     int64_t frame;
     int64_t start[HZB_MAX_LEVELS], next[HZB_MAX_LEVELS], stop[HZB_MAX_LEVELS]; /* rows */
-    int patience; /* pieces of rows not to be tried as plain numbers */
+    int patience; /* how soon to try easy numbers again */
 };
 
 /* Make the next row of a level or, of level 0, the next few. */
