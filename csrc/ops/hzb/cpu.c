@@ -17,7 +17,7 @@
 enum {
     /* Texels of level 0 made at a time: what that needs stays in the first caches. */
     CHUNK = 2048,
-    /* Rows of them, where neighbours in memory belong to different rows. */
+    /* Rows of them, where neighbours in memory belong to different rows or rows are short. */
     TILE_ROWS = 8,
     /* Texels whose numbers are easy or not. */
     PIECE = 128,
@@ -113,30 +113,28 @@ struct window {
 };
 
 /* A window as kernels take it, two rows at a time; with three taps a row is there twice, once from
-   its second column on. */
+   its second column on, and a row without another is its own. */
 struct passes {
-    struct {
-        const char *row, *other;
-        enum hzb_cpu_pass which;
-    } at[3];
+    const char *rows[6];
     int count;
 };
 
-static struct passes passes_of(const struct window *window, size_t column_bytes)
+static void open_passes(const struct window *window, size_t column_bytes, struct passes *passes)
 {
-    const char *rows[6];
-    int row_count = 0;
+    int rows = 0;
     for (int i = 0; i < window->row_count; i++)
         for (int tap = 0; tap < window->taps - 1; tap++)
-            rows[row_count++] = (const char *)window->rows[i] + (size_t)tap * column_bytes;
-    struct passes passes = {.count = (row_count + 1) / 2};
-    for (int i = 0; i < passes.count; i++) {
-        passes.at[i].row = rows[2 * i];
-        passes.at[i].other = rows[smaller(2 * i + 1, row_count - 1)];
-        passes.at[i].which |= i == 0 ? HZB_CPU_FIRST : 0;
-        passes.at[i].which |= i == passes.count - 1 ? HZB_CPU_LAST : 0;
+            passes->rows[rows++] = (const char *)window->rows[i] + (size_t)tap * column_bytes;
+    if (rows % 2) {
+        passes->rows[rows] = passes->rows[rows - 1];
+        rows++;
     }
-    return passes;
+    passes->count = rows / 2;
+}
+
+static enum hzb_cpu_pass which(const struct passes *passes, int i)
+{
+    return (i == 0 ? HZB_CPU_FIRST : 0) | (i == passes->count - 1 ? HZB_CPU_LAST : 0);
 }
 
 /* Make texels of a window whose rows start `offset` bytes further on. */
@@ -145,8 +143,8 @@ static void reduce(const struct build *build, bool words, int chain, const struc
 {
     hzb_cpu_reduce *kernel = build->kernels->reduce[words][build->takes_max[chain]];
     for (int i = 0; i < passes->count; i++)
-        kernel(passes->at[i].row + offset, passes->at[i].other + offset, count, build->nan_wins,
-               passes->at[i].which, best);
+        kernel(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset, count,
+               build->nan_wins, which(passes, i), best);
 }
 
 /* The same of words for all chains, to an array for each. */
@@ -159,8 +157,8 @@ static void reduce_words(const struct build *build, const struct passes *passes,
     }
     void *low = best[build->takes_max[0]], *high = best[build->takes_max[1]];
     for (int i = 0; i < passes->count; i++)
-        build->kernels->reduce_both(passes->at[i].row + offset, passes->at[i].other + offset, count,
-                                    build->nan_wins, passes->at[i].which, low, high);
+        build->kernels->reduce_both(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset,
+                                    count, build->nan_wins, which(passes, i), low, high);
 }
 
 /* The same, if numbers are easy, to float16. Whether they were. */
@@ -170,8 +168,8 @@ static bool reduce_easy(const struct build *build, const struct passes *passes, 
     hzb_cpu_easy *kernel = build->kernels->easy[build->chains > 1 ? 2 : build->takes_max[0]];
     bool easy = true;
     for (int i = 0; easy && i < passes->count; i++)
-        easy = kernel(passes->at[i].row + offset, passes->at[i].other + offset, count,
-                      passes->at[i].which, bounds);
+        easy = kernel(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset, count,
+                      which(passes, i), bounds);
     return easy;
 }
 
@@ -230,7 +228,8 @@ static void make_texels(const struct build *build, int64_t frame, int64_t row, i
                         const struct window *window, int64_t count, const uint32_t *next,
                         int64_t pitch, int *patience)
 {
-    const struct passes passes = passes_of(window, sizeof(uint32_t));
+    struct passes passes;
+    open_passes(window, sizeof(uint32_t), &passes);
     for (int64_t done = 0; done < count; done += PIECE) {
         const int64_t piece = smaller(PIECE, count - done);
         const size_t offset = (size_t)(2 * done) * sizeof(uint32_t);
@@ -305,7 +304,8 @@ static void make_row_of_level(const struct build *build, int64_t frame, int chai
     for (int i = 0; i < window.row_count; i++)
         window.rows[i] = level_row(build, frame, chain, level - 1, y[i]);
     char *target = level_row(build, frame, chain, level, row);
-    struct passes passes = passes_of(&window, bytes);
+    struct passes passes;
+    open_passes(&window, bytes, &passes);
     reduce(build, build->words, chain, &passes, 0, smaller(columns->pairs, columns->distinct),
            target);
     if (columns->pairs < columns->distinct) {
@@ -318,7 +318,7 @@ static void make_row_of_level(const struct build *build, int64_t frame, int chai
             }
             window.rows[i] = last[i];
         }
-        passes = passes_of(&window, bytes);
+        open_passes(&window, bytes, &passes);
         reduce(build, build->words, chain, &passes, 0, 1, target + (size_t)columns->pairs * bytes);
     }
     if (build->unreal && build->takes_max[chain] && level % UNREAL_BATCH == 0)
@@ -585,8 +585,11 @@ enum hzb_status hzb_cpu_build(const struct hzb_request *request, const struct hz
         .unreal = options->rounding == HZB_ROUNDING_UNREAL,
         .nan_wins = options->nan == HZB_NAN_PROPAGATE,
         .in_place = are_words(frames),
-        .tile_rows = llabs(frames->column_stride) > llabs(frames->row_stride) ? TILE_ROWS : 1,
+        .tile_rows = 1,
     };
+    if (llabs(frames->column_stride) > llabs(frames->row_stride) ||
+        extent->width <= 2 * CHUNK / TILE_ROWS)
+        build.tile_rows = TILE_ROWS;
     enum hzb_instructions instructions;
     if (hzb_instructions_choose(&instructions, err))
         return err->status;
