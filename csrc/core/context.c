@@ -8,7 +8,6 @@
 #include "vulkan/memory.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* How long a lock is awaited before a look at the hooks. */
 enum { SLICE_MS = 50 };
@@ -38,7 +37,7 @@ static enum hzb_status lock_wait(struct hzb_lock *lock, const struct hzb_hooks *
     }
 }
 
-static bool inherited(const struct hzb_context *context) { return context->owner != getpid(); }
+static bool inherited(const struct hzb_context *context) { return context->owner != hzb_process(); }
 
 /* All contexts of the process, which the exit hook closes before it destroys the instance. */
 static struct {
@@ -166,7 +165,7 @@ static enum hzb_status create(const struct hzb_choice *choice, struct hzb_contex
         return hzb_fail(err, HZB_FAILED, "the system has no resources for another lock");
     }
     context->references = 1;
-    context->owner = getpid();
+    context->owner = hzb_process();
     enum hzb_status status = HZB_OK;
     if (choice->physical)
         status = open_device(context, choice, err);
@@ -210,6 +209,15 @@ enum hzb_status hzb_context_create(const char *spec, const struct hzb_hooks *hoo
 }
 
 void hzb_context_retain(struct hzb_context *context) { context->references++; }
+
+bool hzb_context_release_shared(struct hzb_context *context)
+{
+    long references = context->references;
+    while (references > 1)
+        if (atomic_compare_exchange_weak(&context->references, &references, references - 1))
+            return true;
+    return false;
+}
 
 void hzb_context_release(struct hzb_context *context)
 {

@@ -41,7 +41,7 @@ void hzb_shut_down(void)
 
 void hzb_release_context(struct hzb_context *context)
 {
-    if (!context)
+    if (!context || hzb_context_release_shared(context))
         return;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
