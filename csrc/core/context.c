@@ -202,8 +202,11 @@ enum hzb_status hzb_context_create(const char *spec, const struct hzb_hooks *hoo
     if (status)
         return status;
     status = hzb_devices_choose(spec, &choice, notice, err);
-    if (!status)
+    if (!status) {
         status = create(&choice, context, err);
+        if (status && hzb_devices_fall_back(&choice, notice, err))
+            status = create(&choice, context, err);
+    }
     leave_making();
     return status;
 }
@@ -328,6 +331,24 @@ static void remove_lost(void)
     }
 }
 
+/* The shared context of the device that was chosen, made if there is none. */
+static enum hzb_status share(const struct hzb_choice *choice, struct hzb_context **found,
+                             struct hzb_error *err)
+{
+    struct hzb_context *context = shared.first;
+    while (context && context->physical != choice->physical)
+        context = context->next_shared;
+    if (!context) {
+        enum hzb_status status = create(choice, &context, err);
+        if (status)
+            return status;
+        context->next_shared = shared.first;
+        shared.first = context;
+    }
+    *found = context;
+    return HZB_OK;
+}
+
 static enum hzb_status find_or_create(const char *spec, struct hzb_context **found,
                                       struct hzb_notice *notice, struct hzb_error *err)
 {
@@ -341,20 +362,12 @@ static enum hzb_status find_or_create(const char *spec, struct hzb_context **fou
     enum hzb_status status = hzb_devices_choose(spec, &choice, notice, err);
     if (status)
         return status;
-    struct hzb_context *context = shared.first;
-    while (context && context->physical != choice.physical)
-        context = context->next_shared;
-    if (!context) {
-        status = create(&choice, &context, err);
-        if (status)
-            return status;
-        context->next_shared = shared.first;
-        shared.first = context;
-    }
-    if (!spec)
-        shared.standard = context;
-    *found = context;
-    return HZB_OK;
+    status = share(&choice, found, err);
+    if (status && hzb_devices_fall_back(&choice, notice, err))
+        status = share(&choice, found, err);
+    if (!status && !spec)
+        shared.standard = *found;
+    return status;
 }
 
 enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hooks,

@@ -462,7 +462,7 @@ PyDoc_STRVAR(
     "hzb.LoaderNotFoundError, hzb.NoDeviceError\n"
     "    If one is named, and Vulkan or its driver is missing.\n"
     "hzb.VulkanError\n"
-    "    If the device cannot be opened.");
+    "    If a device that is named cannot be opened.");
 
 static PyType_Slot context_slots[] = {
     {Py_tp_doc, (void *)context_doc},   {Py_tp_new, context_new},
