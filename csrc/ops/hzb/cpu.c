@@ -25,7 +25,7 @@ enum {
     PATIENCE = 30,
     /* Source pixels that are worth a thread of their own. */
     PIXELS_A_THREAD = 1 << 17,
-    BANDS_A_THREAD = 2,
+    BANDS_A_THREAD = 4,
     /* Source pixels that are not worth a second band. */
     PIXELS_A_BAND = 1 << 14,
     /* Source pixels between looks for a signal. */
