@@ -127,14 +127,26 @@ ALWAYS_INLINE float float_of_bits(int32_t bits)
     return value;
 }
 
-enum { F16_NORMAL = 0x38800000, F16_NORMAL_END = 0x47800000, F16_BIAS = 0x38000000 };
+enum {
+    F16_NORMAL = 0x38800000,
+    F16_NORMAL_END = 0x47800000,
+    F16_BIAS = 0x38000000,
+    F16_VANISHES = 0x32800000, /* 2^-26 */
+};
+
+/* A magnitude below the normal range, or where that begins. Below 2^-26 nothing depends on how
+   small it is, and processors compute with subnormals slowly. */
+ALWAYS_INLINE int32_t clamped(int32_t magnitude)
+{
+    return max32(min32(magnitude, F16_NORMAL), F16_VANISHES);
+}
 
 /* The float16 pattern of a magnitude, toward zero, finite unless it is infinite. In the normal
    range patterns differ by the bias of the exponent; below it float16 counts multiples of 2^-24. */
 ALWAYS_INLINE int32_t half_toward_zero(int32_t magnitude)
 {
     const int32_t beyond = (F32_INFINITY - F16_BIAS) / (1 << 13) - F16_INFINITY;
-    int32_t small = (int32_t)(float_of_bits(min32(magnitude, F16_NORMAL)) * 0x1p24f);
+    int32_t small = (int32_t)(float_of_bits(clamped(magnitude)) * 0x1p24f);
     int32_t half = small + ((max32(magnitude, F16_NORMAL) - F16_NORMAL) >> 13);
     return min32(half, max32(F16_LARGEST, half - beyond));
 }
@@ -143,10 +155,10 @@ ALWAYS_INLINE int32_t half_toward_zero(int32_t magnitude)
    than that is lost, a pattern rounds as an integer. */
 ALWAYS_INLINE int32_t half_to_nearest(int32_t magnitude)
 {
-    int32_t small = min32(magnitude, F16_NORMAL);
+    int32_t small = clamped(magnitude);
     int32_t count = (int32_t)(float_of_bits(small) * 0x1p37f);
     int32_t lost = bits_of_float((float)count * 0x1p-37f) != small;
-    int32_t fine = (count | lost) + (magnitude - small);
+    int32_t fine = (count | lost) + max32(magnitude - F16_NORMAL, 0);
     return min32((fine + 0x0fff + ((fine >> 13) & 1)) >> 13, F16_INFINITY);
 }
 
