@@ -21,8 +21,10 @@ enum {
     TILE_ROWS = 8,
     /* Texels whose numbers are easy or not. */
     PIECE = 128,
-    /* Pieces that are not tried as easy numbers after two in turn that were not. */
-    PATIENCE = 30,
+    /* How many pieces, and of how many texels, are not tried as easy numbers after two in turn that
+       were not. */
+    PATIENCE = 8,
+    HARD_PIECE = 512,
     /* Source pixels that are worth a thread of their own. */
     PIXELS_A_THREAD = 1 << 17,
     BANDS_A_THREAD = 4,
@@ -137,35 +139,38 @@ static enum hzb_cpu_pass which(const struct passes *passes, int i)
     return (i == 0 ? HZB_CPU_FIRST : 0) | (i == passes->count - 1 ? HZB_CPU_LAST : 0);
 }
 
-/* Make texels of a window whose rows start `offset` bytes further on. */
+/* Make texels of a window, from texel `first` on. */
 static void reduce(const struct build *build, bool words, int chain, const struct passes *passes,
-                   size_t offset, int64_t count, void *best)
+                   int64_t first, int64_t count, void *best)
 {
     hzb_cpu_reduce *kernel = build->kernels->reduce[words][build->takes_max[chain]];
+    const size_t offset = 2 * (size_t)first * (words ? sizeof(uint32_t) : sizeof(uint16_t));
     for (int i = 0; i < passes->count; i++)
         kernel(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset, count,
                build->nan_wins, which(passes, i), best);
 }
 
 /* The same of words for all chains, to an array for each. */
-static void reduce_words(const struct build *build, const struct passes *passes, size_t offset,
+static void reduce_words(const struct build *build, const struct passes *passes, int64_t first,
                          int64_t count, void *const best[2])
 {
     if (build->chains == 1) {
-        reduce(build, true, 0, passes, offset, count, best[0]);
+        reduce(build, true, 0, passes, first, count, best[0]);
         return;
     }
     void *low = best[build->takes_max[0]], *high = best[build->takes_max[1]];
+    const size_t offset = 2 * (size_t)first * sizeof(uint32_t);
     for (int i = 0; i < passes->count; i++)
         build->kernels->reduce_both(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset,
                                     count, build->nan_wins, which(passes, i), low, high);
 }
 
 /* The same, if numbers are easy, to float16. Whether they were. */
-static bool reduce_easy(const struct build *build, const struct passes *passes, size_t offset,
+static bool reduce_easy(const struct build *build, const struct passes *passes, int64_t first,
                         int64_t count, const struct hzb_cpu_bound bounds[2])
 {
     hzb_cpu_easy *kernel = build->kernels->easy[build->chains > 1 ? 2 : build->takes_max[0]];
+    const size_t offset = 2 * (size_t)first * sizeof(uint32_t);
     bool easy = true;
     for (int i = 0; easy && i < passes->count; i++)
         easy = kernel(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset, count,
@@ -191,62 +196,104 @@ static const uint32_t *read_words(const struct build *build, int64_t frame, stru
     return buffer;
 }
 
-/* Make up to a piece of texels of a row of level 0 in float16. */
-static void make_halves(const struct build *build, const struct passes *passes, size_t offset,
-                        int64_t count, void *const targets[2], int *patience)
+/* The rows of the next window, at the same columns; NULL: there is none, or it lies elsewhere. */
+struct ahead {
+    const uint32_t *rows;
+    int64_t pitch, width;
+};
+
+/* Memory is read fastest in order, which two rows at a time are not: while texels of one window are
+   made, the same share of the next is brought nearer, its rows one after the other. */
+static void fetch(const struct ahead *ahead, int64_t texel, int64_t count)
+{
+    const int64_t line = CACHE_LINE / (int64_t)sizeof(*ahead->rows);
+    for (int64_t i = 4 * texel; ahead->rows && i < 4 * (texel + count); i += line) {
+        const bool second = i >= ahead->width;
+        __builtin_prefetch(ahead->rows + (second ? ahead->pitch - ahead->width : 0) + i, 0, 2);
+    }
+}
+
+/* Make texels of a row of level 0 in float16, from texel `first` of the window on, at most
+   HARD_PIECE. */
+static void make_any_halves(const struct build *build, const struct passes *passes, int64_t first,
+                            int64_t count, const struct ahead *ahead, uint16_t *const targets[2])
+{
+    uint32_t best[2][HARD_PIECE];
+    for (int64_t done = 0; done < count; done += PIECE) {
+        const int64_t piece = smaller(PIECE, count - done);
+        fetch(ahead, first + done, piece);
+        reduce_words(build, passes, first + done, piece,
+                     (void *const[2]){best[0] + done, best[1] + done});
+    }
+    for (int chain = 0; chain < build->chains; chain++)
+        build->kernels->round(best[chain], count, build->rounding[chain], targets[chain] + first);
+}
+
+/* The same, if numbers are easy, of at most a piece. Whether they were. */
+static bool make_easy_halves(const struct build *build, const struct passes *passes, int64_t first,
+                             int64_t count, const struct ahead *ahead, uint16_t *const targets[2])
 {
     uint32_t best[2][PIECE];
     struct hzb_cpu_bound bounds[2];
     for (int chain = 0; chain < build->chains; chain++)
         bounds[build->takes_max[chain]] =
-            (struct hzb_cpu_bound){best[chain], build->rounding[chain], targets[chain]};
-    if (*patience < 2) {
-        bool easy = reduce_easy(build, passes, offset, count, bounds);
-        *patience = easy ? 0 : *patience ? PATIENCE + 1 : 1;
-        if (easy)
-            return;
-    } else {
-        --*patience;
-    }
-    reduce_words(build, passes, offset, count, (void *const[2]){best[0], best[1]});
-    for (int chain = 0; chain < build->chains; chain++)
-        build->kernels->round(best[chain], count, build->rounding[chain], targets[chain]);
+            (struct hzb_cpu_bound){best[chain], build->rounding[chain], targets[chain] + first};
+    fetch(ahead, first, count);
+    return reduce_easy(build, passes, first, count, bounds);
 }
 
-/* Memory is read fastest in order, which two rows at a time are not: while those of one window are
-   used, those of the next are brought nearer, one after the other. `first` and `end` are words of
-   both. */
-static void prefetch(const uint32_t *rows, int64_t pitch, int64_t width, int64_t first, int64_t end)
+/* Make a row of texels of level 0 in float16, piece by piece. */
+static void make_halves(const struct build *build, const struct passes *passes, int64_t count,
+                        const struct ahead *ahead, uint16_t *const targets[2], int *patience)
 {
-    for (int64_t i = first; i < end; i += CACHE_LINE / (int64_t)sizeof(*rows))
-        __builtin_prefetch(i < width ? rows + i : rows + pitch + i - width, 0, 2);
+    const struct ahead nothing = {NULL};
+    int64_t piece;
+    for (int64_t done = 0; done < count; done += piece) {
+        if (*patience > 1) {
+            piece = smaller(HARD_PIECE, count - done);
+            make_any_halves(build, passes, done, piece, ahead, targets);
+            --*patience;
+            continue;
+        }
+        piece = smaller(PIECE, count - done);
+        bool easy = make_easy_halves(build, passes, done, piece, ahead, targets);
+        if (!easy)
+            make_any_halves(build, passes, done, piece, &nothing, targets);
+        *patience = easy ? 0 : *patience ? PATIENCE + 1 : 1;
+    }
 }
 
-/* Make `count` texels of a row of level 0, from texel `left` on; the window starts there. `next`
-   are the rows of the next one, or NULL. */
+/* The same in float32. */
+static void make_words(const struct build *build, const struct passes *passes, int64_t count,
+                       const struct ahead *ahead, uint32_t *const targets[2])
+{
+    for (int64_t done = 0; done < count; done += PIECE) {
+        const int64_t piece = smaller(PIECE, count - done);
+        fetch(ahead, done, piece);
+        reduce_words(build, passes, done, piece,
+                     (void *const[2]){targets[0] + done, targets[1] + done});
+        for (int chain = 0; chain < build->chains; chain++)
+            build->kernels->tidy(targets[chain] + done, piece);
+    }
+}
+
+/* Make `count` texels of a row of level 0, from texel `left` on; the window starts there. */
 static void make_texels(const struct build *build, int64_t frame, int64_t row, int64_t left,
-                        const struct window *window, int64_t count, const uint32_t *next,
-                        int64_t pitch, int *patience)
+                        const struct window *window, int64_t count, const struct ahead *ahead,
+                        int *patience)
 {
     struct passes passes;
     open_passes(window, sizeof(uint32_t), &passes);
-    for (int64_t done = 0; done < count; done += PIECE) {
-        const int64_t piece = smaller(PIECE, count - done);
-        const size_t offset = (size_t)(2 * done) * sizeof(uint32_t);
-        void *targets[2];
-        for (int chain = 0; chain < build->chains; chain++)
-            targets[chain] =
-                level_row(build, frame, chain, 0, row) + (size_t)(left + done) * build->texel_bytes;
-        if (next)
-            prefetch(next, pitch, 2 * count, 4 * done, 4 * (done + piece));
-        if (!build->words) {
-            make_halves(build, &passes, offset, piece, targets, patience);
-            continue;
-        }
-        reduce_words(build, &passes, offset, piece, targets);
-        for (int chain = 0; chain < build->chains; chain++)
-            build->kernels->tidy(targets[chain], piece);
-    }
+    /* Of one chain both are the same, so that there are always two. */
+    void *targets[2];
+    for (int chain = 0; chain < 2; chain++)
+        targets[chain] = level_row(build, frame, chain % build->chains, 0, row) +
+                         (size_t)left * build->texel_bytes;
+    if (build->words)
+        make_words(build, &passes, count, ahead, (uint32_t *const[2]){targets[0], targets[1]});
+    else
+        make_halves(build, &passes, count, ahead, (uint16_t *const[2]){targets[0], targets[1]},
+                    patience);
 }
 
 /* Make texels [left, left + count) of `row_count` rows of level 0: pairs, or the one after them. */
@@ -274,9 +321,10 @@ static void make_tile(const struct build *build, int64_t frame, int64_t row, int
             twice[i][0] = twice[i][1] = *source;
             window.rows[i] = width > 1 ? source : twice[i];
         }
-        const uint32_t *next =
-            build->in_place && r + 1 < rows->pairs ? words + (y[0] + 2 - top) * pitch : NULL;
-        make_texels(build, frame, r, left, &window, count, next, pitch, patience);
+        struct ahead ahead = {.pitch = pitch, .width = 2 * count};
+        if (build->in_place && r + 1 < rows->pairs)
+            ahead.rows = words + (y[0] + 2 - top) * pitch;
+        make_texels(build, frame, r, left, &window, count, &ahead, patience);
     }
 }
 

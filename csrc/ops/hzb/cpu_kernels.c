@@ -113,13 +113,6 @@ static void both_of_words(const void *row, const void *other, int64_t count, boo
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
-ALWAYS_INLINE int32_t bits_of_float(float value)
-{
-    int32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
 ALWAYS_INLINE float float_of_bits(int32_t bits)
 {
     float value;
@@ -134,11 +127,17 @@ enum {
     F16_VANISHES = 0x32800000, /* 2^-26 */
 };
 
-/* A magnitude below the normal range, or where that begins. Below 2^-26 nothing depends on how
-   small it is, and processors compute with subnormals slowly. */
-ALWAYS_INLINE int32_t clamped(int32_t magnitude)
+/* A magnitude up to where the normal range begins. Below 2^-26 nothing depends on how small it is,
+   and processors compute with subnormals slowly. */
+ALWAYS_INLINE float small_part(int32_t magnitude)
 {
-    return max32(min32(magnitude, F16_NORMAL), F16_VANISHES);
+    return float_of_bits(max32(min32(magnitude, F16_NORMAL), F16_VANISHES));
+}
+
+/* What is beyond that. */
+ALWAYS_INLINE int32_t normal_part(int32_t magnitude)
+{
+    return magnitude - min32(magnitude, F16_NORMAL);
 }
 
 /* The float16 pattern of a magnitude, toward zero, finite unless it is infinite. In the normal
@@ -146,8 +145,7 @@ ALWAYS_INLINE int32_t clamped(int32_t magnitude)
 ALWAYS_INLINE int32_t half_toward_zero(int32_t magnitude)
 {
     const int32_t beyond = (F32_INFINITY - F16_BIAS) / (1 << 13) - F16_INFINITY;
-    int32_t small = (int32_t)(float_of_bits(clamped(magnitude)) * 0x1p24f);
-    int32_t half = small + ((max32(magnitude, F16_NORMAL) - F16_NORMAL) >> 13);
+    int32_t half = (int32_t)(small_part(magnitude) * 0x1p24f) + (normal_part(magnitude) >> 13);
     return min32(half, max32(F16_LARGEST, half - beyond));
 }
 
@@ -155,10 +153,10 @@ ALWAYS_INLINE int32_t half_toward_zero(int32_t magnitude)
    than that is lost, a pattern rounds as an integer. */
 ALWAYS_INLINE int32_t half_to_nearest(int32_t magnitude)
 {
-    int32_t small = clamped(magnitude);
-    int32_t count = (int32_t)(float_of_bits(small) * 0x1p37f);
-    int32_t lost = bits_of_float((float)count * 0x1p-37f) != small;
-    int32_t fine = (count | lost) + max32(magnitude - F16_NORMAL, 0);
+    float small = small_part(magnitude);
+    int32_t count = (int32_t)(small * 0x1p37f);
+    int32_t lost = (float)count * 0x1p-37f != small;
+    int32_t fine = (count | lost) + normal_part(magnitude);
     return min32((fine + 0x0fff + ((fine >> 13) & 1)) >> 13, F16_INFINITY);
 }
 
