@@ -169,7 +169,7 @@ ALWAYS_INLINE uint16_t half_of(int32_t bits, enum hzb_cpu_rounding rounding)
         half = half_to_nearest(magnitude);
     } else if (rounding == HZB_CPU_DOWN || rounding == HZB_CPU_UP) {
         /* Away from zero is the pattern after that of the next smaller number. */
-        int32_t away = negative == (rounding == HZB_CPU_DOWN) && magnitude;
+        int32_t away = rounding == HZB_CPU_UP ? bits > 0 : (uint32_t)bits > (uint32_t)INT32_MIN;
         half = half_toward_zero(magnitude - away) + away;
     } else {
         half = half_toward_zero(magnitude);
