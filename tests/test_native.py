@@ -37,6 +37,35 @@ def test_numbers_around_the_easy_ones(rng, edge, rounding):
             assert_same_bits(built, hzb.reference.build(depth, rounding=rounding, bounds="both"))
 
 
+# NaN of either sign and kind, both infinities, -0, -1, and the smallest number there is.
+HARD = [
+    0x7FC00000,
+    0xFFC00000,
+    0x7F800001,
+    0xFF800001,
+    0x7F800000,
+    0xFF800000,
+    1 << 31,
+    0xBF800000,
+    1,
+]
+
+
+@pytest.mark.parametrize("bounds", ["furthest", "closest", "both"])
+@pytest.mark.parametrize("nan", ["propagate", "ignore"])
+@pytest.mark.parametrize("sizing", ["pow2", "floor"])
+def test_one_hard_number_among_easy_ones(bounds, nan, sizing):
+    """In each place of a footprint, of two columns or three."""
+    for pattern in HARD:
+        depth = np.full((3, 3, 3, 7), 0.25, np.float32)
+        for y in range(3):
+            for x in range(3):
+                depth.view(np.uint32)[y, x, y, 2 + x] = pattern
+        options = {"bounds": bounds, "nan": nan, "sizing": sizing}
+        built = hzb.build(depth, device="cpu", **options)
+        assert_same_bits(built, hzb.reference.build(depth, **options))
+
+
 @pytest.mark.parametrize("algorithm", algorithms.WITH_AUTO)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_every_algorithm_is_one_and_the_same(rng, algorithm, rounding):
