@@ -21,6 +21,51 @@ ROUNDINGS = ("conservative", "nearest", "unreal")
 (NATIVE,) = (row for row in _core._device_details() if "instruction_sets" in row)
 
 
+# Numbers next to where the fast loop ends, by their bit patterns: 0, the smallest that is normal in
+# float16, the largest of float16, the least that rounds to infinity, 65536 and infinity.
+EDGES = [0, 0x38800000, 0x477FE000, 0x477FF000, 0x47800000, 0x7F800000]
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("edge", EDGES, ids=hex)
+def test_numbers_around_the_easy_ones(rng, edge, rounding):
+    for pattern in (edge - 1) % 2**32, edge, edge + 1:
+        number = np.array(pattern, np.uint32).view(np.float32)
+        alike = np.full((6, 1400), number)
+        for depth in (alike, np.where(rng.random(alike.shape) < 0.3, np.float32(0.25), alike)):
+            built = hzb.build(depth, rounding=rounding, bounds="both", device="cpu")
+            assert_same_bits(built, hzb.reference.build(depth, rounding=rounding, bounds="both"))
+
+
+# NaN of either sign and kind, both infinities, -0, -1, and the smallest number there is.
+HARD = [
+    0x7FC00000,
+    0xFFC00000,
+    0x7F800001,
+    0xFF800001,
+    0x7F800000,
+    0xFF800000,
+    1 << 31,
+    0xBF800000,
+    1,
+]
+
+
+@pytest.mark.parametrize("bounds", ["furthest", "closest", "both"])
+@pytest.mark.parametrize("nan", ["propagate", "ignore"])
+@pytest.mark.parametrize("sizing", ["pow2", "floor"])
+def test_one_hard_number_among_easy_ones(bounds, nan, sizing):
+    """In each place of a footprint, of two columns or three."""
+    for pattern in HARD:
+        depth = np.full((3, 3, 3, 7), 0.25, np.float32)
+        for y in range(3):
+            for x in range(3):
+                depth.view(np.uint32)[y, x, y, 2 + x] = pattern
+        options = {"bounds": bounds, "nan": nan, "sizing": sizing}
+        built = hzb.build(depth, device="cpu", **options)
+        assert_same_bits(built, hzb.reference.build(depth, **options))
+
+
 @pytest.mark.parametrize("algorithm", algorithms.WITH_AUTO)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_every_algorithm_is_one_and_the_same(rng, algorithm, rounding):
@@ -73,7 +118,10 @@ rng = np.random.default_rng(4)
 for shape in ((67, 4203), (129, 65), (3, 31, 17)):
     patterns = rng.integers(0, 2**32, shape, np.uint32)
     ordinary = rng.random(shape, np.float32)
-    for depth in (patterns.view(np.float32), ordinary, np.where(ordinary > 0.99, -ordinary, 0)):
+    # Stretches of a row of easy numbers, and of others that a loop for any numbers has to make.
+    stretches = np.where(np.arange(shape[-1]) // 700 % 2, ordinary, patterns.view(np.float32))
+    negative = np.where(ordinary > 0.99, -ordinary, 0)
+    for depth in (patterns.view(np.float32), ordinary, stretches, negative):
         for nan, sizing in itertools.product(("propagate", "ignore"), ("pow2", "floor", "ceil")):
             check(depth, bounds="both", nan=nan, sizing=sizing)
             check(depth, bounds="both", nan=nan, sizing=sizing, dtype="f4")

@@ -156,6 +156,54 @@ def test_the_guard_is_there(process):
         process("hzb.devices(); finish(); hzb.build(depth)")
 
 
+# A driver that fails
+
+FAILING_DRIVER = """
+import logging
+
+lines = []
+logging.getLogger("hzb").addFilter(lambda record: lines.append(record.getMessage()))
+index = next(record.index for record in hzb.devices() if record.kind != "native")
+
+_core._arm_fault("vulkan", 0)
+hzb.Context(index).close()
+calls = _core._fault_calls("vulkan")
+live = _core._live()
+for nth in range(1, calls + 1):
+    _core._arm_fault("vulkan", nth)
+    told = refusal(hzb.Context, index, Error=hzb.OutOfMemoryError)
+    _core._arm_fault("vulkan", nth)
+    with hzb.Context() as context:
+        assert (context.device.kind == "native") == bool(told), (nth, told)
+    del context
+    assert _core._live() == live
+    os.environ["HZB_DEVICE"] = str(index)
+    _core._arm_fault("vulkan", nth)
+    assert refusal(hzb.Context, Error=hzb.OutOfMemoryError) == told
+    del os.environ["HZB_DEVICE"]
+
+# What is shared stays what it is.
+_core._arm_fault("vulkan", 1)
+assert is_right(hzb.build(depth, **ONE))
+assert is_right(hzb.build(depth, **ONE))
+assert _core._fault_calls("vulkan") == 1
+assert is_right(hzb.build(depth, device="cpu", **ONE))
+assert is_right(hzb.build(depth, device=index, **ONE))
+assert _core._fault_calls("vulkan") > 1
+print(json.dumps(lines))
+"""
+
+
+@pytest.mark.vulkan
+def test_hardware_that_cannot_be_opened(device, guarded):
+    """The default is then the processor; a device that is named is not replaced."""
+    pretended = {} if is_hardware(device) else {**guarded, "HZB_GUARD_HARDWARE": "1"}
+    (line,) = json.loads(child.run(START + FAILING_DRIVER, HZB_DEVICE=None, **pretended))
+    assert line.startswith('building on the processor (device "cpu"): ')
+    assert " cannot be opened: vk" in line
+    assert "VK_ERROR_OUT_OF_DEVICE_MEMORY" in line
+
+
 # The end
 
 

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 
 #include <time.h>
+#include <unistd.h>
 
 bool hzb_lock_init(struct hzb_lock *lock)
 {
@@ -81,3 +82,19 @@ bool hzb_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)
 }
 
 bool hzb_at_fork_in_child(void (*handler)(void)) { return hzb_at_fork(NULL, NULL, handler); }
+
+static _Atomic pid_t process; /* 0: not set up */
+
+static void ask_system(void) { process = getpid(); }
+
+bool hzb_process_setup(void)
+{
+    ask_system();
+    return hzb_at_fork_in_child(ask_system);
+}
+
+pid_t hzb_process(void)
+{
+    pid_t known = process;
+    return known ? known : getpid();
+}

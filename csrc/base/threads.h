@@ -1,11 +1,12 @@
-/* A lock that knows its owner and can be awaited in slices. The pool of worker threads is
-   base/workers.h. */
+/* A lock that knows its owner and can be awaited in slices, and forks. The pool of worker threads
+   is base/workers.h. */
 #ifndef HZB_BASE_THREADS_H
 #define HZB_BASE_THREADS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct hzb_lock {
     pthread_mutex_t mutex;
@@ -36,5 +37,12 @@ void hzb_mutex_drop(struct hzb_mutex *mutex);
    anything else there. NULL: none. */
 bool hzb_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 bool hzb_at_fork_in_child(void (*handler)(void));
+
+/* Once a process, before anything that has to know a fork when it sees one; false when the system
+   has no resources for it. */
+bool hzb_process_setup(void);
+
+/* The number of this process. Asking the system takes its time in some containers. */
+pid_t hzb_process(void);
 
 #endif

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     MAX_THREADS = 256,
@@ -150,7 +149,7 @@ void hzb_workers_run(hzb_task *task, void *data, int64_t count, int threads)
     int helpers = threads < MAX_THREADS ? threads - 1 : MAX_THREADS - 1;
     if (count <= helpers)
         helpers = (int)count - 1;
-    pid_t self = getpid();
+    pid_t self = hzb_process();
     if (helpers > 0 && own(self)) {
         make_mine(self);
         run_in_pool(&(struct loop){task, data, count}, helpers);
@@ -163,7 +162,7 @@ void hzb_workers_run(hzb_task *task, void *data, int64_t count, int threads)
 
 void hzb_workers_shutdown(void)
 {
-    pid_t self = getpid();
+    pid_t self = hzb_process();
     if (!own(self))
         return;
     make_mine(self);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Unless HZB_PINNED_LIMIT says otherwise: bytes of all blocks, in use or not. */
 #define DEFAULT_LIMIT (UINT64_C(1) << 30)
@@ -107,7 +106,7 @@ static void count_on_devices(int change)
 /* Free a block that is not counted among the pool's bytes any more. */
 static void destroy(struct hzb_block *block)
 {
-    if (block->device && block->owner == getpid()) {
+    if (block->device && block->owner == hzb_process()) {
         hzb_buffer_destroy(block->device, &block->buffer);
         hzb_device_release(block->device);
         count_on_devices(-1);
@@ -200,7 +199,7 @@ static struct hzb_block *create(struct hzb_device *device, uint64_t bytes)
     if (!block)
         return NULL;
     block->bytes = bytes;
-    block->owner = getpid();
+    block->owner = hzb_process();
     if (!(device ? allocate_on(device, block) : allocate_plain(block))) {
         hzb_free(block);
         return NULL;

@@ -8,7 +8,6 @@
 #include "vulkan/memory.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* How long a lock is awaited before a look at the hooks. */
 enum { SLICE_MS = 50 };
@@ -38,7 +37,7 @@ static enum hzb_status lock_wait(struct hzb_lock *lock, const struct hzb_hooks *
     }
 }
 
-static bool inherited(const struct hzb_context *context) { return context->owner != getpid(); }
+static bool inherited(const struct hzb_context *context) { return context->owner != hzb_process(); }
 
 /* All contexts of the process, which the exit hook closes before it destroys the instance. */
 static struct {
@@ -166,7 +165,7 @@ static enum hzb_status create(const struct hzb_choice *choice, struct hzb_contex
         return hzb_fail(err, HZB_FAILED, "the system has no resources for another lock");
     }
     context->references = 1;
-    context->owner = getpid();
+    context->owner = hzb_process();
     enum hzb_status status = HZB_OK;
     if (choice->physical)
         status = open_device(context, choice, err);
@@ -203,13 +202,25 @@ enum hzb_status hzb_context_create(const char *spec, const struct hzb_hooks *hoo
     if (status)
         return status;
     status = hzb_devices_choose(spec, &choice, notice, err);
-    if (!status)
+    if (!status) {
         status = create(&choice, context, err);
+        if (status && hzb_devices_fall_back(&choice, notice, err))
+            status = create(&choice, context, err);
+    }
     leave_making();
     return status;
 }
 
 void hzb_context_retain(struct hzb_context *context) { context->references++; }
+
+bool hzb_context_release_shared(struct hzb_context *context)
+{
+    long references = context->references;
+    while (references > 1)
+        if (atomic_compare_exchange_weak(&context->references, &references, references - 1))
+            return true;
+    return false;
+}
 
 void hzb_context_release(struct hzb_context *context)
 {
@@ -320,6 +331,24 @@ static void remove_lost(void)
     }
 }
 
+/* The shared context of the device that was chosen, made if there is none. */
+static enum hzb_status share(const struct hzb_choice *choice, struct hzb_context **found,
+                             struct hzb_error *err)
+{
+    struct hzb_context *context = shared.first;
+    while (context && context->physical != choice->physical)
+        context = context->next_shared;
+    if (!context) {
+        enum hzb_status status = create(choice, &context, err);
+        if (status)
+            return status;
+        context->next_shared = shared.first;
+        shared.first = context;
+    }
+    *found = context;
+    return HZB_OK;
+}
+
 static enum hzb_status find_or_create(const char *spec, struct hzb_context **found,
                                       struct hzb_notice *notice, struct hzb_error *err)
 {
@@ -333,20 +362,12 @@ static enum hzb_status find_or_create(const char *spec, struct hzb_context **fou
     enum hzb_status status = hzb_devices_choose(spec, &choice, notice, err);
     if (status)
         return status;
-    struct hzb_context *context = shared.first;
-    while (context && context->physical != choice.physical)
-        context = context->next_shared;
-    if (!context) {
-        status = create(&choice, &context, err);
-        if (status)
-            return status;
-        context->next_shared = shared.first;
-        shared.first = context;
-    }
-    if (!spec)
-        shared.standard = context;
-    *found = context;
-    return HZB_OK;
+    status = share(&choice, found, err);
+    if (status && hzb_devices_fall_back(&choice, notice, err))
+        status = share(&choice, found, err);
+    if (!status && !spec)
+        shared.standard = *found;
+    return status;
 }
 
 enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hooks,

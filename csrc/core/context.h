@@ -53,6 +53,9 @@ enum hzb_status hzb_context_shared(const char *spec, const struct hzb_hooks *hoo
                                    struct hzb_error *err);
 
 void hzb_context_retain(struct hzb_context *context);
+/* Drop a reference that is not the last, without a wait; false, and nothing is done, where it is.
+ */
+bool hzb_context_release_shared(struct hzb_context *context);
 /* Dropping the last reference closes; NULL is allowed. May wait for the device: call it without the
    interpreter lock. */
 void hzb_context_release(struct hzb_context *context);

@@ -19,6 +19,9 @@ static const int rank_of_kind[] = {
 
 #define NATIVE_SPEC "cpu"
 
+/* How a notice begins. */
+#define ON_PROCESSOR "building on the processor (device \"" NATIVE_SPEC "\"): "
+
 void hzb_devices_list(struct hzb_device_list *list)
 {
     list->problem.status = HZB_OK;
@@ -152,8 +155,7 @@ static void note_native(const struct hzb_device_list *list, struct hzb_notice *n
         return;
     size_t used = 0;
     notice->warns = !missing || node;
-    append(notice->text, sizeof(notice->text), &used,
-           "building on the processor (device \"" NATIVE_SPEC "\"): %s",
+    append(notice->text, sizeof(notice->text), &used, ON_PROCESSOR "%s",
            missing ? missing : problem->message);
     if (node) {
         append(notice->text, sizeof(notice->text), &used,
@@ -175,7 +177,7 @@ enum hzb_status hzb_devices_choose(const char *spec, struct hzb_choice *choice,
             spec = value;
         }
     }
-    *choice = (struct hzb_choice){0};
+    *choice = (struct hzb_choice){.named = spec};
     notice->text[0] = '\0';
     if (spec && !strcmp(spec, NATIVE_SPEC))
         return HZB_OK;
@@ -195,9 +197,24 @@ enum hzb_status hzb_devices_choose(const char *spec, struct hzb_choice *choice,
     }
     if (!found)
         return fail_to_find(argument, spec, &list, err);
-    if (index < list.count)
-        *choice = (struct hzb_choice){list.handles[index], &list.records[index]};
-    else if (!spec)
+    if (index < list.count) {
+        choice->physical = list.handles[index];
+        choice->info = &list.records[index];
+    } else if (!spec) {
         note_native(&list, notice);
+    }
     return HZB_OK;
+}
+
+bool hzb_devices_fall_back(struct hzb_choice *choice, struct hzb_notice *notice,
+                           const struct hzb_error *err)
+{
+    if (choice->named || !choice->physical || !err->function)
+        return false;
+    size_t used = 0;
+    notice->warns = true;
+    append(notice->text, sizeof(notice->text), &used, ON_PROCESSOR "%s cannot be opened: %s",
+           choice->info->name, err->message);
+    *choice = (struct hzb_choice){0};
+    return true;
 }

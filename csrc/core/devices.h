@@ -26,6 +26,7 @@ struct hzb_notice {
 struct hzb_choice {
     VkPhysicalDevice physical;          /* NULL: the processor */
     const struct hzb_device_info *info; /* of `physical` */
+    bool named;                         /* by a spec or HZB_DEVICE */
 };
 
 /* Find the device of a spec: "cpu" is the processor, digits are an index into the list, a UUID as
@@ -35,6 +36,11 @@ struct hzb_choice {
    processor where Vulkan has no hardware or does not work at all; `notice` then says why. */
 enum hzb_status hzb_devices_choose(const char *spec, struct hzb_choice *choice,
                                    struct hzb_notice *notice, struct hzb_error *err);
+
+/* Choose the processor instead of a device that could not be opened for the reason `err`, if the
+   driver gave it and nobody named the device; `notice` then says so. Whether it did. */
+bool hzb_devices_fall_back(struct hzb_choice *choice, struct hzb_notice *notice,
+                           const struct hzb_error *err);
 
 /* A spec that finds the device again: "cpu", or "6d657361-3232-2e33-2e36-000000000000". */
 #define HZB_SPEC_TEXT 37

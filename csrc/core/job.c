@@ -93,8 +93,6 @@ enum hzb_status hzb_job_take_block(struct hzb_context *context, const struct hzb
                                    struct hzb_block **block, struct hzb_error *err)
 {
     *block = NULL;
-    if (!bytes)
-        return HZB_OK;
     if (hzb_context_is_native(context) || context->limits.unified ||
         !job->op->stores_results(job->plan))
         return hzb_block_take(NULL, bytes, block, err);

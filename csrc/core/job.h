@@ -27,7 +27,7 @@ enum hzb_status hzb_job_check_memory(const struct hzb_context *context, const st
                                      uint64_t result_bytes, struct hzb_error *err);
 
 /* Take a block for results of a planned job; of memory that the device fills where that saves a
-   copy. NULL for no bytes, and where hzb_block_take has none. May take the context's lock, as
+   copy. NULL where hzb_block_take has none. May take the context's lock, as
    hzb_job_run does. */
 enum hzb_status hzb_job_take_block(struct hzb_context *context, const struct hzb_job *job,
                                    uint64_t bytes, const struct hzb_hooks *hooks,

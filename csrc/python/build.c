@@ -91,15 +91,18 @@ static int make_targets(const struct hzb_module *module, struct hzb_call *call,
     const struct hzb_options *options = &call->request.options;
     const struct hzb_extent *extent = &call->request.extent;
     uint64_t bytes = hzb_targets_block_bytes(&call->input, options, extent);
-    struct hzb_error err;
-    struct hzb_unlocked unlocked;
-    hzb_unlock(&unlocked);
-    enum hzb_status status =
-        hzb_job_take_block(call->context, job, bytes, &unlocked.hooks, &call->targets.block, &err);
-    hzb_relock(&unlocked);
-    if (status) {
-        hzb_raise(module, &err);
-        return -1;
+    /* A small result has none, and is made too often to let go of the interpreter for nothing. */
+    if (bytes) {
+        struct hzb_error err;
+        struct hzb_unlocked unlocked;
+        hzb_unlock(&unlocked);
+        enum hzb_status status = hzb_job_take_block(call->context, job, bytes, &unlocked.hooks,
+                                                    &call->targets.block, &err);
+        hzb_relock(&unlocked);
+        if (status) {
+            hzb_raise(module, &err);
+            return -1;
+        }
     }
     return hzb_targets_make(module, &call->input, options, extent, &call->targets);
 }

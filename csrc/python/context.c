@@ -41,7 +41,7 @@ void hzb_shut_down(void)
 
 void hzb_release_context(struct hzb_context *context)
 {
-    if (!context)
+    if (!context || hzb_context_release_shared(context))
         return;
     struct hzb_unlocked unlocked;
     hzb_unlock(&unlocked);
@@ -462,7 +462,7 @@ PyDoc_STRVAR(
     "hzb.LoaderNotFoundError, hzb.NoDeviceError\n"
     "    If one is named, and Vulkan or its driver is missing.\n"
     "hzb.VulkanError\n"
-    "    If the device cannot be opened.");
+    "    If a device that is named cannot be opened.");
 
 static PyType_Slot context_slots[] = {
     {Py_tp_doc, (void *)context_doc},   {Py_tp_new, context_new},

@@ -168,7 +168,7 @@ static int init_process(void)
     static bool done;
     if (done)
         return 0;
-    if (!hzb_blocks_setup() || !hzb_contexts_setup()) {
+    if (!hzb_process_setup() || !hzb_blocks_setup() || !hzb_contexts_setup()) {
         PyErr_SetString(PyExc_ImportError, "the system has no resources for another lock");
         return -1;
     }

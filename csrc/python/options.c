@@ -204,7 +204,11 @@ struct hzb_shape hzb_shape_of_level(const struct hzb_shape *frames,
                                     const struct hzb_options *options,
                                     const struct hzb_extent *extent, int level)
 {
-    struct hzb_shape shape = *frames;
+    /* Not a copy of the whole: there is room for far more axes than there are. */
+    struct hzb_shape shape;
+    shape.axes = frames->axes;
+    for (int i = 0; i < shape.axes - 2; i++)
+        shape.side[i] = frames->side[i];
     shape.side[shape.axes - 2] = hzb_level_side(options->sizing, extent->height, level);
     shape.side[shape.axes - 1] = hzb_level_side(options->sizing, extent->width, level);
     return shape;

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define KEPT_MESSAGES 256
 #define LAYER_NAME "VK_LAYER_KHRONOS_validation"
@@ -503,7 +502,7 @@ static enum hzb_status create_locked(struct hzb_error *err)
         info.ppEnabledExtensionNames = extensions;
     }
     VK_CREATE(instance.handle, vkCreateInstance, &info, NULL);
-    instance.owner = getpid();
+    instance.owner = hzb_process();
     volkLoadInstanceOnly(instance.handle);
     if (validate) {
         VK_CREATE(instance.messenger, vkCreateDebugUtilsMessengerEXT, instance.handle,
@@ -522,7 +521,7 @@ enum hzb_status hzb_fail_ended(struct hzb_error *err)
                     "a function that is registered with atexit after hzb is imported, for one");
 }
 
-static bool inherited_locked(void) { return instance.owner && instance.owner != getpid(); }
+static bool inherited_locked(void) { return instance.owner && instance.owner != hzb_process(); }
 
 static bool has_hardware_locked(void)
 {

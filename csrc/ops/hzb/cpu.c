@@ -17,18 +17,23 @@
 enum {
     /* Texels of level 0 made at a time: what that needs stays in the first caches. */
     CHUNK = 2048,
-    /* Rows of them, where neighbours in memory belong to different rows. */
+    /* Rows of them, where neighbours in memory belong to different rows or rows are short. */
     TILE_ROWS = 8,
-    /* Pieces of a row that are not tried as plain numbers after one that was not. */
+    /* Texels whose numbers are easy or not. */
+    PIECE = 128,
+    /* How many pieces, and of how many texels, are not tried as easy numbers after two in turn that
+       were not. */
     PATIENCE = 8,
+    HARD_PIECE = 512,
     /* Source pixels that are worth a thread of their own. */
     PIXELS_A_THREAD = 1 << 17,
-    BANDS_A_THREAD = 2,
+    BANDS_A_THREAD = 4,
     /* Source pixels that are not worth a second band. */
     PIXELS_A_BAND = 1 << 14,
     /* Source pixels between looks for a signal. */
     PIXELS_A_LOOK = 1 << 22,
     UNREAL_BATCH = 4,
+    CACHE_LINE = 64,
 };
 
 /* How one side of a level comes from the same side of its source. */
@@ -109,34 +114,68 @@ struct window {
     int row_count, taps;
 };
 
-/* Row by row, the columns of a window two by two. */
-static void reduce(const struct build *build, bool words, int chain, const struct window *window,
-                   int64_t count, void *best)
+/* A window as kernels take it, two rows at a time; with three taps a row is there twice, once from
+   its second column on, and a row without another is its own. */
+struct passes {
+    const char *rows[6];
+    int count;
+};
+
+static void open_passes(const struct window *window, size_t column_bytes, struct passes *passes)
 {
-    hzb_cpu_reduce *reduce_row = build->kernels->reduce[words][build->takes_max[chain]];
-    const size_t column = words ? sizeof(uint32_t) : sizeof(uint16_t);
-    const int steps = window->taps - 1, passes = window->row_count * steps;
-    for (int i = 0; i < passes; i++) {
-        const char *row = window->rows[i / steps];
-        reduce_row(row + (size_t)(i % steps) * column, count, build->nan_wins,
-                   i == 0            ? HZB_CPU_FIRST
-                   : i == passes - 1 ? HZB_CPU_LAST
-                                     : HZB_CPU_MIDDLE,
-                   best);
+    int rows = 0;
+    for (int i = 0; i < window->row_count; i++)
+        for (int tap = 0; tap < window->taps - 1; tap++)
+            passes->rows[rows++] = (const char *)window->rows[i] + (size_t)tap * column_bytes;
+    if (rows % 2) {
+        passes->rows[rows] = passes->rows[rows - 1];
+        rows++;
     }
+    passes->count = rows / 2;
 }
 
-/* The same of words, for the minimum and the maximum at once. Whether all were plain. */
-static bool reduce_plain(const struct build *build, const struct window *window, int64_t count,
-                         uint32_t *low, uint32_t *high)
+static enum hzb_cpu_pass which(const struct passes *passes, int i)
 {
-    const int steps = window->taps - 1, passes = window->row_count * steps;
-    bool plain = true;
-    for (int i = 0; plain && i < passes; i++) {
-        const uint32_t *row = window->rows[i / steps];
-        plain = build->kernels->reduce_plain(row + i % steps, count, i > 0, low, high);
+    return (i == 0 ? HZB_CPU_FIRST : 0) | (i == passes->count - 1 ? HZB_CPU_LAST : 0);
+}
+
+/* Make texels of a window, from texel `first` on. */
+static void reduce(const struct build *build, bool words, int chain, const struct passes *passes,
+                   int64_t first, int64_t count, void *best)
+{
+    hzb_cpu_reduce *kernel = build->kernels->reduce[words][build->takes_max[chain]];
+    const size_t offset = 2 * (size_t)first * (words ? sizeof(uint32_t) : sizeof(uint16_t));
+    for (int i = 0; i < passes->count; i++)
+        kernel(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset, count,
+               build->nan_wins, which(passes, i), best);
+}
+
+/* The same of words for all chains, to an array for each. */
+static void reduce_words(const struct build *build, const struct passes *passes, int64_t first,
+                         int64_t count, void *const best[2])
+{
+    if (build->chains == 1) {
+        reduce(build, true, 0, passes, first, count, best[0]);
+        return;
     }
-    return plain;
+    void *low = best[build->takes_max[0]], *high = best[build->takes_max[1]];
+    const size_t offset = 2 * (size_t)first * sizeof(uint32_t);
+    for (int i = 0; i < passes->count; i++)
+        build->kernels->reduce_both(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset,
+                                    count, build->nan_wins, which(passes, i), low, high);
+}
+
+/* The same, if numbers are easy, to float16. Whether they were. */
+static bool reduce_easy(const struct build *build, const struct passes *passes, int64_t first,
+                        int64_t count, const struct hzb_cpu_bound bounds[2])
+{
+    hzb_cpu_easy *kernel = build->kernels->easy[build->chains > 1 ? 2 : build->takes_max[0]];
+    const size_t offset = 2 * (size_t)first * sizeof(uint32_t);
+    bool easy = true;
+    for (int i = 0; easy && i < passes->count; i++)
+        easy = kernel(passes->rows[2 * i] + offset, passes->rows[2 * i + 1] + offset, count,
+                      which(passes, i), bounds);
+    return easy;
 }
 
 /* A part of the rectangle as words: as they lie, or read into `buffer`. `pitch` is words from row
@@ -157,26 +196,104 @@ static const uint32_t *read_words(const struct build *build, int64_t frame, stru
     return buffer;
 }
 
-/* Make `count` texels of a row of level 0, from texel `left` on; the window starts there. */
-static void make_texels(const struct build *build, int64_t frame, int64_t row, int64_t left,
-                        const struct window *window, int64_t count, int *patience)
+/* The rows of the next window, at the same columns; NULL: there is none, or it lies elsewhere. */
+struct ahead {
+    const uint32_t *rows;
+    int64_t pitch, width;
+};
+
+/* Memory is read fastest in order, which two rows at a time are not: while texels of one window are
+   made, the same share of the next is brought nearer, its rows one after the other. */
+static void fetch(const struct ahead *ahead, int64_t texel, int64_t count)
 {
-    uint32_t low[CHUNK], high[CHUNK];
-    bool plain = !*patience && reduce_plain(build, window, count, low, high);
-    *patience = plain ? 0 : *patience ? *patience - 1 : PATIENCE;
-    for (int chain = 0; chain < build->chains; chain++) {
-        uint32_t *best = build->takes_max[chain] ? high : low;
-        char *target = level_row(build, frame, chain, 0, row) + (size_t)left * build->texel_bytes;
-        if (!plain)
-            reduce(build, true, chain, window, count, best);
-        if (!build->words) {
-            build->kernels->round(best, count, build->rounding[chain], plain, (uint16_t *)target);
+    const int64_t line = CACHE_LINE / (int64_t)sizeof(*ahead->rows);
+    for (int64_t i = 4 * texel; ahead->rows && i < 4 * (texel + count); i += line) {
+        const bool second = i >= ahead->width;
+        __builtin_prefetch(ahead->rows + (second ? ahead->pitch - ahead->width : 0) + i, 0, 2);
+    }
+}
+
+/* Make texels of a row of level 0 in float16, from texel `first` of the window on, at most
+   HARD_PIECE. */
+static void make_any_halves(const struct build *build, const struct passes *passes, int64_t first,
+                            int64_t count, const struct ahead *ahead, uint16_t *const targets[2])
+{
+    uint32_t best[2][HARD_PIECE];
+    for (int64_t done = 0; done < count; done += PIECE) {
+        const int64_t piece = smaller(PIECE, count - done);
+        fetch(ahead, first + done, piece);
+        reduce_words(build, passes, first + done, piece,
+                     (void *const[2]){best[0] + done, best[1] + done});
+    }
+    for (int chain = 0; chain < build->chains; chain++)
+        build->kernels->round(best[chain], count, build->rounding[chain], targets[chain] + first);
+}
+
+/* The same, if numbers are easy, of at most a piece. Whether they were. */
+static bool make_easy_halves(const struct build *build, const struct passes *passes, int64_t first,
+                             int64_t count, const struct ahead *ahead, uint16_t *const targets[2])
+{
+    uint32_t best[2][PIECE];
+    struct hzb_cpu_bound bounds[2];
+    for (int chain = 0; chain < build->chains; chain++)
+        bounds[build->takes_max[chain]] =
+            (struct hzb_cpu_bound){best[chain], build->rounding[chain], targets[chain] + first};
+    fetch(ahead, first, count);
+    return reduce_easy(build, passes, first, count, bounds);
+}
+
+/* Make a row of texels of level 0 in float16, piece by piece. */
+static void make_halves(const struct build *build, const struct passes *passes, int64_t count,
+                        const struct ahead *ahead, uint16_t *const targets[2], int *patience)
+{
+    const struct ahead nothing = {NULL};
+    int64_t piece;
+    for (int64_t done = 0; done < count; done += piece) {
+        if (*patience > 1) {
+            piece = smaller(HARD_PIECE, count - done);
+            make_any_halves(build, passes, done, piece, ahead, targets);
+            --*patience;
             continue;
         }
-        if (!plain)
-            build->kernels->tidy(best, count);
-        memcpy(target, best, (size_t)count * sizeof(*best));
+        piece = smaller(PIECE, count - done);
+        bool easy = make_easy_halves(build, passes, done, piece, ahead, targets);
+        if (!easy)
+            make_any_halves(build, passes, done, piece, &nothing, targets);
+        *patience = easy ? 0 : *patience ? PATIENCE + 1 : 1;
     }
+}
+
+/* The same in float32. */
+static void make_words(const struct build *build, const struct passes *passes, int64_t count,
+                       const struct ahead *ahead, uint32_t *const targets[2])
+{
+    for (int64_t done = 0; done < count; done += PIECE) {
+        const int64_t piece = smaller(PIECE, count - done);
+        fetch(ahead, done, piece);
+        reduce_words(build, passes, done, piece,
+                     (void *const[2]){targets[0] + done, targets[1] + done});
+        for (int chain = 0; chain < build->chains; chain++)
+            build->kernels->tidy(targets[chain] + done, piece);
+    }
+}
+
+/* Make `count` texels of a row of level 0, from texel `left` on; the window starts there. */
+static void make_texels(const struct build *build, int64_t frame, int64_t row, int64_t left,
+                        const struct window *window, int64_t count, const struct ahead *ahead,
+                        int *patience)
+{
+    struct passes passes;
+    open_passes(window, sizeof(uint32_t), &passes);
+    /* Of one chain both are the same, so that there are always two. */
+    void *targets[2];
+    for (int chain = 0; chain < 2; chain++)
+        targets[chain] = level_row(build, frame, chain % build->chains, 0, row) +
+                         (size_t)left * build->texel_bytes;
+    if (build->words)
+        make_words(build, &passes, count, ahead, (uint32_t *const[2]){targets[0], targets[1]});
+    else
+        make_halves(build, &passes, count, ahead, (uint16_t *const[2]){targets[0], targets[1]},
+                    patience);
 }
 
 /* Make texels [left, left + count) of `row_count` rows of level 0: pairs, or the one after them. */
@@ -204,7 +321,10 @@ static void make_tile(const struct build *build, int64_t frame, int64_t row, int
             twice[i][0] = twice[i][1] = *source;
             window.rows[i] = width > 1 ? source : twice[i];
         }
-        make_texels(build, frame, r, left, &window, count, patience);
+        struct ahead ahead = {.pitch = pitch, .width = 2 * count};
+        if (build->in_place && r + 1 < rows->pairs)
+            ahead.rows = words + (y[0] + 2 - top) * pitch;
+        make_texels(build, frame, r, left, &window, count, &ahead, patience);
     }
 }
 
@@ -232,7 +352,10 @@ static void make_row_of_level(const struct build *build, int64_t frame, int chai
     for (int i = 0; i < window.row_count; i++)
         window.rows[i] = level_row(build, frame, chain, level - 1, y[i]);
     char *target = level_row(build, frame, chain, level, row);
-    reduce(build, build->words, chain, &window, smaller(columns->pairs, columns->distinct), target);
+    struct passes passes;
+    open_passes(&window, bytes, &passes);
+    reduce(build, build->words, chain, &passes, 0, smaller(columns->pairs, columns->distinct),
+           target);
     if (columns->pairs < columns->distinct) {
         uint32_t last[3][2];
         window.taps = taps_of(columns, columns->pairs, x);
@@ -243,7 +366,8 @@ static void make_row_of_level(const struct build *build, int64_t frame, int chai
             }
             window.rows[i] = last[i];
         }
-        reduce(build, build->words, chain, &window, 1, target + (size_t)columns->pairs * bytes);
+        open_passes(&window, bytes, &passes);
+        reduce(build, build->words, chain, &passes, 0, 1, target + (size_t)columns->pairs * bytes);
     }
     if (build->unreal && build->takes_max[chain] && level % UNREAL_BATCH == 0)
         build->kernels->raise((uint16_t *)target, columns->distinct);
@@ -269,7 +393,7 @@ struct band {
     const struct build *build;
     int64_t frame;
     int64_t start[HZB_MAX_LEVELS], next[HZB_MAX_LEVELS], stop[HZB_MAX_LEVELS]; /* rows */
-    int patience; /* pieces of rows not to be tried as plain numbers */
+    int patience; /* how soon to try easy numbers again */
 };
 
 /* Make the next row of a level or, of level 0, the next few. */
@@ -509,8 +633,11 @@ enum hzb_status hzb_cpu_build(const struct hzb_request *request, const struct hz
         .unreal = options->rounding == HZB_ROUNDING_UNREAL,
         .nan_wins = options->nan == HZB_NAN_PROPAGATE,
         .in_place = are_words(frames),
-        .tile_rows = llabs(frames->column_stride) > llabs(frames->row_stride) ? TILE_ROWS : 1,
+        .tile_rows = 1,
     };
+    if (llabs(frames->column_stride) > llabs(frames->row_stride) ||
+        extent->width <= 2 * CHUNK / TILE_ROWS)
+        build.tile_rows = TILE_ROWS;
     enum hzb_instructions instructions;
     if (hzb_instructions_choose(&instructions, err))
         return err->status;

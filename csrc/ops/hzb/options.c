@@ -53,13 +53,15 @@ enum hzb_status hzb_options_set(struct hzb_options *options, const char *argumen
     const struct word_list *list = find_list(argument);
     if (!list)
         return hzb_fail(err, HZB_TYPE_ERROR, "%s is not an option of a build", argument);
-    char known[128] = "";
     for (int i = 0; i < MAX_WORDS && list->words[i]; i++) {
         if (strcmp(list->words[i], value) == 0) {
             int32_t chosen = i;
             memcpy((char *)options + list->field, &chosen, sizeof chosen);
             return HZB_OK;
         }
+    }
+    char known[128] = "";
+    for (int i = 0; i < MAX_WORDS && list->words[i]; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s\"%s\"", i ? ", " : "", list->words[i]);
     }
