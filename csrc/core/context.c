@@ -39,6 +39,13 @@ static enum hzb_status lock_wait(struct hzb_lock *lock, const struct hzb_hooks *
 
 static bool inherited(const struct hzb_context *context) { return context->owner != hzb_process(); }
 
+struct hzb_limits hzb_context_limits(const struct hzb_context *context)
+{
+    struct hzb_limits limits = context->limits;
+    limits.distrusted = context->distrusted;
+    return limits;
+}
+
 /* All contexts of the process, which the exit hook closes before it destroys the instance. */
 static struct {
     struct hzb_mutex lock;

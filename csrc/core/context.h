@@ -6,6 +6,7 @@
 #include "base/hooks.h"
 #include "base/threads.h"
 #include "core/devices.h"
+#include "core/op.h"
 #include "vulkan/memory.h"
 
 #include <sys/types.h>
@@ -23,6 +24,10 @@ struct hzb_context {
     VkPhysicalDevice physical;
     struct hzb_device_info info;
     struct hzb_limits limits;
+    /* Known cases that came out right, under the lock, and what other cases made distrusted. */
+    uint32_t known_right[HZB_KNOWN_CASES / 32];
+    atomic_uint distrusted;
+    _Atomic(const char *) distrusted_now; /* to be told to the user, once */
     uint32_t heap[HZB_MEMORY_USES]; /* by enum hzb_memory_use */
     uint64_t heap_bytes[HZB_MEMORY_USES];
     struct hzb_context *next_shared;
@@ -39,6 +44,9 @@ static inline bool hzb_context_is_native(const struct hzb_context *context)
 {
     return context->info.kind == HZB_KIND_NATIVE;
 }
+
+/* What plans depend on, less what the driver was found to get wrong. */
+struct hzb_limits hzb_context_limits(const struct hzb_context *context);
 
 /* Open a context of its own on the device of a spec (core/devices.h, also for `notice`).
    Interruptible while another thread makes one, as is the next. */

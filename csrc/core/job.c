@@ -4,6 +4,7 @@
 #include "base/system.h"
 #include "core/plans.h"
 #include "core/resources.h"
+#include "core/trust.h"
 
 /* Words that are copied between looks at the hooks: some ten milliseconds, so that a look is rare
    beside the work and small builds do without. */
@@ -29,8 +30,9 @@ enum hzb_status hzb_job_plan(const struct hzb_context *context, const struct hzb
 {
     if (hzb_context_is_native(context))
         return HZB_OK;
-    return job->op->plan(job->request, job->frames->count, &context->limits, context->info.name,
-                         job->plan, err);
+    struct hzb_limits limits = hzb_context_limits(context);
+    return job->op->plan(job->request, job->frames->count, &limits, context->info.name, job->plan,
+                         err);
 }
 
 /* Hold a submission against the device's heaps, and add to `host` what of it is the host's. */
@@ -195,8 +197,8 @@ static enum hzb_status run_group(struct run *run, int64_t first, uint32_t frames
     return HZB_OK;
 }
 
-static enum hzb_status run_on_device(struct hzb_context *context, const struct hzb_job *job,
-                                     const struct hzb_hooks *hooks, struct hzb_error *err)
+enum hzb_status hzb_job_run_locked(struct hzb_context *context, const struct hzb_job *job,
+                                   const struct hzb_hooks *hooks, struct hzb_error *err)
 {
     struct run run = {.context = context, .job = job, .hooks = hooks};
     enum hzb_status status = hzb_plans_settle_locked(context, hooks, err);
@@ -216,9 +218,13 @@ enum hzb_status hzb_job_run(struct hzb_context *context, const struct hzb_job *j
     enum hzb_status status = hzb_context_enter(context, hooks, err);
     if (status)
         return status;
-    status = hzb_context_is_native(context)
-                 ? job->op->run_cpu(job->request, job->frames, job->outputs, hooks, err)
-                 : run_on_device(context, job, hooks, err);
+    if (hzb_context_is_native(context)) {
+        status = job->op->run_cpu(job->request, job->frames, job->outputs, hooks, err);
+    } else {
+        status = hzb_trust_locked(context, job, hooks, err);
+        if (!status)
+            status = hzb_job_run_locked(context, job, hooks, err);
+    }
     hzb_context_leave(context);
     return status;
 }

@@ -27,6 +27,20 @@ struct hzb_resources {
     struct hzb_block *block; /* kept while a submission writes to it; NULL: none */
 };
 
+/* Cases of an operation whose answers are known, and the results of one at most. */
+enum { HZB_KNOWN_CASES = 256, HZB_KNOWN_OUTPUTS = 64 };
+
+/* What a kernel must get right on a device before anything rests on it. */
+struct hzb_known {
+    int key;           /* among HZB_KNOWN_CASES */
+    uint32_t distrust; /* the bit of hzb_limits.distrusted if it is wrong */
+    const char *name;  /* of the kernel, for users */
+    uint32_t width, height;
+    int output_count;
+    uint64_t output_bytes[HZB_KNOWN_OUTPUTS];
+    void *request; /* for plan and run_cpu; of the caller's memory */
+};
+
 struct hzb_op {
     /* Do all of it here and now. */
     enum hzb_status (*run_cpu)(const void *request, const struct hzb_frames *frames,
@@ -39,6 +53,14 @@ struct hzb_op {
        HZB_VALUE_ERROR. */
     enum hzb_status (*plan)(const void *request, int64_t frames, const struct hzb_limits *limits,
                             const char *device_name, void *plan, struct hzb_error *err);
+
+    size_t request_bytes;
+    /* Which known case a plan rests on; -1: none. */
+    int (*known_key)(const void *plan);
+    /* That case; fills the request. */
+    void (*known)(const void *plan, struct hzb_known *known);
+    /* Its frame: float32 words. */
+    void (*fill_known)(const struct hzb_known *known, uint32_t *words);
 
     /* Frames of one submission at most, and the caller's rectangle. */
     uint32_t (*group_frames)(const void *plan);

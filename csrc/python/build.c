@@ -169,9 +169,11 @@ static int run(const struct hzb_module *module, struct hzb_call *call)
     hzb_unlock(&unlocked);
     enum hzb_status status = hzb_job_run(call->context, &job, &unlocked.hooks, &err);
     hzb_relock(&unlocked);
-    if (status)
+    if (status) {
         hzb_raise(module, &err);
-    return status ? -1 : 0;
+        return -1;
+    }
+    return hzb_log_distrust(call->context);
 }
 
 PyObject *hzb_build(struct hzb_module *module, PyObject *const values[HZB_NAMES], bool lane_table)

@@ -16,6 +16,7 @@ static int parse_kind(PyObject *value, enum hzb_fault *kind)
         [HZB_FAULT_FILE] = "file",
         [HZB_FAULT_VULKAN] = "vulkan",
         [HZB_FAULT_DEVICE_LOST] = "device_lost",
+        [HZB_FAULT_KNOWN_ANSWER] = "known_answer",
     };
     const char *text = hzb_c_text(value);
     for (int i = 0; text && i < HZB_FAULT_KINDS; i++)
@@ -24,8 +25,8 @@ static int parse_kind(PyObject *value, enum hzb_fault *kind)
             return 0;
         }
     PyErr_Format(PyExc_ValueError,
-                 "kind: %R is not accepted; pass 'alloc', 'thread', 'file', 'vulkan' or "
-                 "'device_lost'",
+                 "kind: %R is not accepted; pass 'alloc', 'thread', 'file', 'vulkan', "
+                 "'device_lost' or 'known_answer'",
                  value);
     return -1;
 }
@@ -75,20 +76,21 @@ static PyObject *take_validation_messages(PyObject *Py_UNUSED(self), PyObject *P
     return list;
 }
 
+static const char *const kernel_names[HZB_KERNELS] = {
+    [HZB_KERNEL_PER_LEVEL] = "per_level",
+    [HZB_KERNEL_BATCHED] = "batched",
+    [HZB_KERNEL_TILES] = "two_pass",
+    [HZB_KERNEL_SINGLE_PASS] = "single_pass",
+};
+
 static PyObject *describe_dispatch(const struct hzb_dispatch *dispatch)
 {
-    static const char *const kernels[] = {
-        [HZB_KERNEL_PER_LEVEL] = "per_level",
-        [HZB_KERNEL_BATCHED] = "batched",
-        [HZB_KERNEL_TILES] = "tiles",
-        [HZB_KERNEL_SINGLE_PASS] = "single_pass",
-    };
     static const char *const sources[] = {
         [HZB_SOURCE_IMAGE] = "image",
         [HZB_SOURCE_INPUT] = "input",
         [HZB_SOURCE_LEVEL] = "level",
     };
-    return Py_BuildValue("{sssssisisIsIsIsIs(II)}", "kernel", kernels[dispatch->kernel], "source",
+    return Py_BuildValue("{sssssisisIsIsIsIs(II)}", "kernel", kernel_names[dispatch->kernel], "source",
                          sources[dispatch->source], "first", (int)dispatch->first, "count",
                          (int)dispatch->count, "tile_shift", dispatch->tile_shift, "tiles_x",
                          dispatch->tiles_x, "tiles", dispatch->tiles, "run", dispatch->run, "groups", dispatch->groups[0],
@@ -136,9 +138,11 @@ static PyObject *describe_plan(PyObject *self, PyObject *const *args, Py_ssize_t
         return NULL;
     bool native = hzb_context_is_native(context);
     enum hzb_status status = HZB_OK;
-    if (!native)
+    if (!native) {
+        struct hzb_limits limits = hzb_context_limits(context);
         status = hzb_plan_make(&options, &extent, PyArray_MultiplyList(shape.side, leading),
-                               &context->limits, context->info.name, &plan, &err);
+                               &limits, context->info.name, &plan, &err);
+    }
     hzb_release_context(context);
     if (status)
         return hzb_raise(module, &err);
@@ -160,6 +164,30 @@ static PyObject *build_lane_table(PyObject *self, PyObject *const *args, Py_ssiz
     if (hzb_parse(module, &hzb_build_signature, args, count, keywords, values) < 0)
         return NULL;
     return hzb_build(module, values, true);
+}
+
+PyDoc_STRVAR(distrusted_doc, "_distrusted($module, device)\n--\n\n"
+                             "Name the kernels that the context of a device, a Context or a spec,\n"
+                             "found its driver to get wrong.");
+
+static PyObject *distrusted(PyObject *self, PyObject *device)
+{
+    struct hzb_module *module = hzb_module_of(self);
+    bool given = Py_TYPE(device) == (PyTypeObject *)module->context_type;
+    struct hzb_context *context =
+        hzb_context_for(module, given ? NULL : device, given ? device : NULL);
+    if (!context)
+        return NULL;
+    uint32_t bits = context->distrusted;
+    hzb_release_context(context);
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names && i < HZB_KERNELS; i++) {
+        PyObject *name = bits & 1u << i ? PyUnicode_FromString(kernel_names[i]) : Py_NewRef(Py_None);
+        if (!name || (name != Py_None && PyList_Append(names, name) < 0))
+            Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
 }
 
 /* Make a fence with a flag that there is not: against the rules, and harmless. */
@@ -271,6 +299,7 @@ PyMethodDef hzb_testing_methods[] = {
      "_blocks($module)\n--\n\nCount the bytes of memory for results: all, and what is idle."},
     {"_take_validation_messages", take_validation_messages, METH_NOARGS,
      "_take_validation_messages($module)\n--\n\nTake the kept messages of the validation layer."},
+    {"_distrusted", distrusted, METH_O, distrusted_doc},
     {"_provoke_validation_message", provoke_validation_message, METH_O,
      "_provoke_validation_message($module, device, /)\n--\n\nMake a call that is against the "
      "rules."},

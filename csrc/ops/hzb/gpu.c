@@ -348,6 +348,10 @@ static enum hzb_status run_cpu(const void *request, const struct hzb_frames *fra
 
 const struct hzb_op hzb_op = {
     .run_cpu = run_cpu,
+    .request_bytes = sizeof(struct hzb_request),
+    .known_key = hzb_known_key,
+    .known = hzb_known_make,
+    .fill_known = hzb_known_fill,
     .plan_bytes = sizeof(struct hzb_plan),
     .plan = make_plan,
     .group_frames = group_frames,

@@ -70,6 +70,12 @@ uint64_t hzb_plan_level_offset(const struct hzb_plan *plan, uint32_t frames, int
 /* Bytes of what large tiles hand on to one another. */
 uint64_t hzb_plan_slot_bytes(const struct hzb_plan *plan, uint32_t frames);
 
+/* Of the operation's table: which known case a plan rests on, that case, and its frame
+   (ops/hzb/known.c). */
+int hzb_known_key(const void *plan);
+void hzb_known_make(const void *plan, struct hzb_known *known);
+void hzb_known_fill(const struct hzb_known *known, uint32_t *words);
+
 /* The operation, for core; its outputs are the levels of chain 0, then those of chain 1. */
 extern const struct hzb_op hzb_op;
 
