@@ -37,7 +37,8 @@ enum hzb_status hzb_job_take_block(struct hzb_context *context, const struct hzb
 enum hzb_status hzb_job_run_locked(struct hzb_context *context, const struct hzb_job *job,
                                    const struct hzb_hooks *hooks, struct hzb_error *err);
 
-/* Run a planned job, once the kernels of its plan have given a known answer; takes the context's lock. The caller holds no interpreter lock. */
+/* Run a planned job, once the kernels of its plan have given a known answer; takes the context's
+ * lock. The caller holds no interpreter lock. */
 enum hzb_status hzb_job_run(struct hzb_context *context, const struct hzb_job *job,
                             const struct hzb_hooks *hooks, struct hzb_error *err);
 

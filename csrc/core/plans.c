@@ -95,7 +95,8 @@ static enum hzb_status make_entry(struct hzb_context *context, const struct hzb_
 {
     struct hzb_needs needs;
     op->needs(plan, frames, &needs);
-    uint64_t bytes = needs.upload_bytes + needs.device_bytes + needs.scratch_bytes + 2 * needs.result_bytes;
+    uint64_t bytes =
+        needs.upload_bytes + needs.device_bytes + needs.scratch_bytes + 2 * needs.result_bytes;
     make_room(context->device, context->plans, bytes);
 
     struct entry *entry = hzb_calloc(1, sizeof *entry);

@@ -199,11 +199,13 @@ static PyObject *spec_of(const struct hzb_module *module, PyObject *device)
 
 static const char *spec_text(PyObject *spec) { return spec == Py_None ? NULL : hzb_c_text(spec); }
 
-static int log_text(const char *method, const char *text)
+/* Takes the reference to the text, which may be NULL with an exception. */
+static int log_text(const char *method, PyObject *text)
 {
     PyObject *logging = PyImport_ImportModule("logging");
     PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "hzb") : NULL;
-    PyObject *done = logger ? PyObject_CallMethod(logger, method, "ss", "%s", text) : NULL;
+    PyObject *done = logger && text ? PyObject_CallMethod(logger, method, "sO", "%s", text) : NULL;
+    Py_XDECREF(text);
     Py_XDECREF(logging);
     Py_XDECREF(logger);
     Py_XDECREF(done);
@@ -216,22 +218,23 @@ static int log_notice(struct hzb_module *module, const struct hzb_notice *notice
     if (!notice->text[0] || module->notice_given)
         return 0;
     module->notice_given = true;
-    return log_text(notice->warns ? "warning" : "info", notice->text);
+    return log_text(notice->warns ? "warning" : "info", PyUnicode_FromString(notice->text));
 }
 
 int hzb_log_distrust(struct hzb_context *context)
 {
     /* Only read, as a rule: this comes after every build. */
-    const char *name = context->distrusted_now ? atomic_exchange(&context->distrusted_now, NULL)
-                                               : NULL;
+    const char *name =
+        context->distrusted_now ? atomic_exchange(&context->distrusted_now, NULL) : NULL;
     if (!name)
         return 0;
-    char text[512];
-    snprintf(text, sizeof text,
-             "%s, driver %s %s, gets the kernel of algorithm=\"%s\" wrong: its known case came out "
-             "with other bits. Builds take another one from now on, with the right bits",
-             context->info.name, context->info.driver_name, context->info.driver_version, name);
-    return log_text("warning", text);
+    return log_text("warning",
+                    PyUnicode_FromFormat(
+                        "%s, driver %s %s, gets the kernel of algorithm=\"%s\" wrong: its known "
+                        "case came out with other bits. Builds take another one from now on, "
+                        "with the right bits",
+                        context->info.name, context->info.driver_name, context->info.driver_version,
+                        name));
 }
 
 /* ---- hzb.Context ---- */

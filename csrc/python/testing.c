@@ -90,11 +90,11 @@ static PyObject *describe_dispatch(const struct hzb_dispatch *dispatch)
         [HZB_SOURCE_INPUT] = "input",
         [HZB_SOURCE_LEVEL] = "level",
     };
-    return Py_BuildValue("{sssssisisIsIsIsIs(II)}", "kernel", kernel_names[dispatch->kernel], "source",
-                         sources[dispatch->source], "first", (int)dispatch->first, "count",
-                         (int)dispatch->count, "tile_shift", dispatch->tile_shift, "tiles_x",
-                         dispatch->tiles_x, "tiles", dispatch->tiles, "run", dispatch->run, "groups", dispatch->groups[0],
-                         dispatch->groups[1]);
+    return Py_BuildValue("{sssssisisIsIsIsIs(II)}", "kernel", kernel_names[dispatch->kernel],
+                         "source", sources[dispatch->source], "first", (int)dispatch->first,
+                         "count", (int)dispatch->count, "tile_shift", dispatch->tile_shift,
+                         "tiles_x", dispatch->tiles_x, "tiles", dispatch->tiles, "run",
+                         dispatch->run, "groups", dispatch->groups[0], dispatch->groups[1]);
 }
 
 static PyObject *describe_dispatches(const struct hzb_plan *plan)
@@ -182,7 +182,8 @@ static PyObject *distrusted(PyObject *self, PyObject *device)
     hzb_release_context(context);
     PyObject *names = PyList_New(0);
     for (int i = 0; names && i < HZB_KERNELS; i++) {
-        PyObject *name = bits & 1u << i ? PyUnicode_FromString(kernel_names[i]) : Py_NewRef(Py_None);
+        PyObject *name =
+            bits & 1u << i ? PyUnicode_FromString(kernel_names[i]) : Py_NewRef(Py_None);
         if (!name || (name != Py_None && PyList_Append(names, name) < 0))
             Py_CLEAR(names);
         Py_XDECREF(name);

@@ -136,8 +136,10 @@ static void read_limits(struct hzb_device *device, const struct extensions *exte
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
     VkPhysicalDeviceMaintenance3Properties maintenance3 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES, .pNext = &subgroup};
+    VkPhysicalDeviceDriverProperties driver = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, .pNext = &maintenance3};
     VkPhysicalDeviceProperties2 properties = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &maintenance3};
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &driver};
     bool core = hzb_usable_version(&device->info) >= VK_API_VERSION_1_3;
     if (core || extensions->subgroup_size_control) {
         storage_features.pNext = &control_features;
@@ -173,6 +175,7 @@ static void read_limits(struct hzb_device *device, const struct extensions *exte
                             subgroup.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT,
         .storage16 = !(hidden & HIDE_STORAGE16) && storage_features.storageBuffer16BitAccess,
         .unified = !(hidden & HIDE_UNIFIED) && is_unified(device),
+        .driver = driver.driverID,
         .timestamps = timestamp_bits != 0,
         .timestamp_ns = limits->timestampPeriod,
     };

@@ -24,6 +24,7 @@ struct hzb_limits {
     bool subgroup_shuffle;  /* shuffles in compute */
     bool storage16;         /* 16-bit words in storage buffers */
     bool unified;           /* a processor: device, upload and read-back memory are one */
+    VkDriverId driver;      /* 0 where the driver does not say */
     bool timestamps;
     uint32_t distrusted; /* bits of what an operation found the driver to get wrong */
     double timestamp_ns; /* nanoseconds a tick */

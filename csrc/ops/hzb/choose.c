@@ -2,19 +2,26 @@
    in ops/hzb/plan.c. */
 #include "ops/hzb/choose.h"
 
+#define ANY_DRIVER ((VkDriverId)0)
+
 struct rule {
-    bool unified;       /* for drivers on the processor, else for hardware */
-    int64_t frames;     /* at least */
-    int32_t algorithm;  /* enum hzb_algorithm */
+    bool unified;      /* for drivers on the processor, else for hardware */
+    VkDriverId driver; /* or any */
+    int64_t least_frames;
+    int64_t most_texels; /* of all frames together */
+    enum hzb_algorithm algorithm;
 };
 
-/* The first that holds. Sources: benchmarks/records. */
+/* The first that holds is taken; the figures are in benchmarks/records. */
 static const struct rule rules[] = {
-    /* lavapipe and SwiftShader run whatever is simplest fastest (cpu-drivers). */
-    {true, 0, HZB_ALGORITHM_PER_LEVEL},
-    /* The second dispatch of two is less than what workgroups wait for their count (h200-tiles). */
-    {false, 16, HZB_ALGORITHM_TWO_PASS},
-    {false, 0, HZB_ALGORITHM_SINGLE_PASS},
+    /* On the processor the simplest kernel is the fastest (cpu-drivers), but where llvmpipe takes
+       longer to begin a dispatch than to run it. */
+    {true, VK_DRIVER_ID_MESA_LLVMPIPE, 0, 300 * 300, HZB_ALGORITHM_BATCHED},
+    {true, ANY_DRIVER, 0, INT64_MAX, HZB_ALGORITHM_PER_LEVEL},
+    /* Workgroups that wait for their count cost a batch more than a second dispatch (h200-kernels).
+       Only NVIDIA's driver is measured. */
+    {false, ANY_DRIVER, 16, INT64_MAX, HZB_ALGORITHM_TWO_PASS},
+    {false, ANY_DRIVER, 0, INT64_MAX, HZB_ALGORITHM_SINGLE_PASS},
 };
 
 int hzb_choose_algorithm(const struct hzb_plan *plan, int64_t frames,
@@ -22,8 +29,10 @@ int hzb_choose_algorithm(const struct hzb_plan *plan, int64_t frames,
 {
     if (plan->options.rounding == HZB_ROUNDING_UNREAL)
         return HZB_ALGORITHM_BATCHED; /* it is what defines that rounding */
-    const struct rule *rule = rules;
-    while (rule->unified != limits->unified || frames < rule->frames)
-        rule++;
-    return rule->algorithm;
+    int64_t texels = (int64_t)plan->width * plan->height;
+    for (const struct rule *rule = rules;; rule++)
+        if (rule->unified == limits->unified &&
+            (rule->driver == ANY_DRIVER || rule->driver == limits->driver) &&
+            frames >= rule->least_frames && (frames == 0 || texels <= rule->most_texels / frames))
+            return rule->algorithm;
 }

@@ -178,8 +178,8 @@ static enum hzb_status record_dispatch(const struct hzb_plan *plan, uint32_t fra
                                  err);
 }
 
-/* The last workgroup of a single pass is found by counts that begin at 0, and what it reads is there
-   once it is not 0. */
+/* The last workgroup of a single pass is found by counts that begin at 0, and what it reads is
+   there once it is not 0. */
 static void record_reset(const void *plan_, struct hzb_device *device,
                          struct hzb_resources *resources)
 {

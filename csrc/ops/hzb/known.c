@@ -20,10 +20,14 @@ int hzb_known_key(const void *plan_)
     const struct hzb_options *options = &plan->options;
     /* All that pipelines differ in. */
     const int bits[] = {
-        first->kernel == HZB_KERNEL_SINGLE_PASS,    first->run != 0,
-        plan->chains == 2,                          hzb_chain_is_max(options, 0),
-        options->sizing == HZB_SIZING_POW2,         options->rounding == HZB_ROUNDING_NEAREST,
-        options->nan == HZB_NAN_IGNORE,             options->dtype == HZB_DTYPE_FLOAT32,
+        first->kernel == HZB_KERNEL_SINGLE_PASS,
+        first->run != 0,
+        plan->chains == 2,
+        hzb_chain_is_max(options, 0),
+        options->sizing == HZB_SIZING_POW2,
+        options->rounding == HZB_ROUNDING_NEAREST,
+        options->nan == HZB_NAN_IGNORE,
+        options->dtype == HZB_DTYPE_FLOAT32,
     };
     int key = 0;
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++)

@@ -109,8 +109,8 @@ static bool tiles_fit(const struct hzb_plan *plan)
 }
 
 /* Add a dispatch for so many workgroups a frame. */
-static void add_dispatch(struct hzb_plan *plan, const struct hzb_limits *limits, uint32_t workgroups,
-                         struct hzb_dispatch dispatch)
+static void add_dispatch(struct hzb_plan *plan, const struct hzb_limits *limits,
+                         uint32_t workgroups, struct hzb_dispatch dispatch)
 {
     dispatch.source = dispatch.first == 0 ? HZB_SOURCE_INPUT : HZB_SOURCE_LEVEL;
     dispatch.groups[1] = divide_up(workgroups, limits->group_count[0]);
@@ -291,8 +291,8 @@ static enum hzb_status check_algorithm(const struct hzb_options *options,
     return HZB_OK;
 }
 
-/* The kernel for a plan: the one that is asked for, where the levels allow it and the context trusts
-   it; else the next simpler one. */
+/* The kernel for a plan: the one that is asked for, where the levels allow it and the context
+   trusts it; else the next simpler one. */
 static enum hzb_kernel_id choose_kernel(const struct hzb_plan *plan, int64_t frames,
                                         const struct hzb_limits *limits)
 {

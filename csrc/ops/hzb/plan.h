@@ -29,8 +29,8 @@ struct hzb_dispatch {
                             all */
     uint32_t tiles_x;    /* workgroups side by side over the first level */
     uint32_t tiles;      /* workgroups a frame, less those below */
-    uint32_t run;        /* 64x64 tiles of padding that a further workgroup fills; 0: there are none */
-    uint32_t groups[2];  /* x and y of the dispatch; frames are z */
+    uint32_t run; /* 64x64 tiles of padding that a further workgroup fills; 0: there are none */
+    uint32_t groups[2]; /* x and y of the dispatch; frames are z */
 };
 
 struct hzb_level_size {
