@@ -14,8 +14,7 @@ them. In the same run:
   also given less what it takes more here;
 - what one would write in PyTorch and CUDA instead (`gpu_rivals.py`).
 
-What a device refuses is a dash, with the reason once. A batch that takes several submissions is the
-sum of their times.
+What a device refuses is a dash, with the reason once. A batch is measured as one submission.
 """
 
 from __future__ import annotations
@@ -99,12 +98,12 @@ def random_frames(size):
     return np.random.default_rng(1).random(shape_of(size), np.float32)
 
 
-def summary(times, repeats=1):
-    """Return the median, 10th and 90th percentile of so many of these in a row."""
+def summary(times):
+    """Return the median, 10th and 90th percentile."""
     if len(times) == 1:
-        return np.array(times * 3) * repeats
+        return np.array(times * 3)
     low, *_, high = statistics.quantiles(times, n=10, method="inclusive")
-    return np.array([statistics.median(times), low, high]) * repeats
+    return np.array([statistics.median(times), low, high])
 
 
 def rotating_bytes(frame, sizing, bounds, levels=None):
@@ -176,24 +175,16 @@ class Bench:
         return [time / 1e3 for time in times]
 
     def figure(self, cell, frame, **options):
-        """Return the median, percentiles and number of submissions, or None if it is refused."""
+        """Return the median and percentiles, or None if it is refused."""
         heat_ms = self.heat_ms()
         self.left -= 1
         try:
-            group = self.plan(frame.shape, **options)["group_frames"]
-            if frame.ndim == 2:
-                parts = [(frame, 1)]
-            else:
-                full, rest = divmod(len(frame), group)
-                parts = [(frame[:group], full), (frame[:rest], 1)]
-            parts = [(part, count) for part, count in parts if count and len(part)]
-            total = sum(summary(self.times(part, heat_ms, options), count) for part, count in parts)
+            figures = summary(self.times(frame, heat_ms, options))
         except (ValueError, hzb.Error) as error:
             self.refuse(cell, error)
             return None
-        median, low, high = (round(float(value), 2) for value in total)
-        submissions = sum(count for _, count in parts)
-        return {"median": median, "p10": low, "p90": high, "submissions": submissions}
+        median, low, high = (round(float(value), 2) for value in figures)
+        return {"median": median, "p10": low, "p90": high}
 
     def figures_of(self, size, sizing, frame):
         """Yield a row for the roof and for each algorithm: its name and figures by bounds."""
@@ -268,19 +259,14 @@ def target_of(size, sizing, bounds):
 
 
 def less_dispatch(figure, empty):
-    """Take off what empty dispatches take longer than where targets were set.
-
-    A batch in several submissions counts as if it were one.
-    """
-    return round(figure["median"] - figure["submissions"] * empty["median"] + EMPTY, 2)
+    """Take off what an empty dispatch takes longer than where targets were set."""
+    return round(figure["median"] - empty["median"] + EMPTY, 2)
 
 
 def target_cells(name, figure, target, empty):
     """Return who took how long and whether that is the target, as it is and less the dispatch."""
     if not figure:
         return ["–"] * 4
-    if figure["submissions"] > 1:
-        name += f" in {figure['submissions']} submissions"
     less = less_dispatch(figure, empty)
     median = figure["median"]
     return [f"{name} {median:.2f}", held(median, target), f"{less:.2f}", held(less, target)]
@@ -461,8 +447,8 @@ def page(facts, results, rivals, bench, empty):
     if rows:
         parts += [
             "## Targets",
-            f'"less": without what each empty dispatch took longer than the {EMPTY} µs of where '
-            "targets were set,\nand a batch as if it were one submission.",
+            f'"less": without what an empty dispatch took longer than the {EMPTY} µs of where '
+            "targets were set.",
             with_heads(TARGET_HEADS, rows),
         ]
     if rivals:

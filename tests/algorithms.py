@@ -1,19 +1,19 @@
 """The algorithms that the suite runs.
 
 They give the same bits, but for Unreal's rounding: the partition of levels into dispatches defines
-it, and ``per_level`` has another one.
+it, and only ``batched`` has that one.
 """
 
 from __future__ import annotations
 
 import pytest
 
-ALGORITHMS = ("per_level", "batched")
+ALGORITHMS = ("per_level", "batched", "two_pass", "single_pass")
 WITH_AUTO = (*ALGORITHMS, "auto")
 
 
 def roundings(algorithm):
-    unreal = () if algorithm == "per_level" else ("unreal",)
+    unreal = ("unreal",) if algorithm in ("batched", "auto") else ()
     return ("conservative", "nearest", *unreal)
 
 

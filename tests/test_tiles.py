@@ -1,160 +1,204 @@
-"""The kernels that take large tiles, in two passes or one: the same bits, in few dispatches.
+"""The kernels of large tiles, in two passes or one, and what ``auto`` takes.
 
-What they share with the other kernels (options, inputs, refusals) is tested with those.
+That their bits are right for all options and inputs is asserted with those of the other kernels,
+elsewhere; here are the sizes at which they take another way, and that no build sees another one.
 """
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from bits import assert_same_bits
-from golden import CASES
 
 import hzb
 import hzb.reference
 from hzb import _core
 
-ALGORITHMS = ("two_pass", "single_pass")
+pytestmark = pytest.mark.vulkan
 
-# Around the sides of tiles and of what a lane takes; 1 to 4096 tiles long.
-SHAPES = [(1, 1), (3, 2), (5, 4), (64, 63), (65, 64), (66, 130), (1, 4096), (4097, 3), (200, 333)]
-# Enough frames that a lane takes four blocks.
-BATCHES = [(400, 1, 2), (420, 66, 31), (200, 65, 130)]
+TILED = ("two_pass", "single_pass")
+
+# Builds of one frame in a row; `make soak` takes more.
+REPEATS = int(os.environ.get("HZB_TEST_REPEATS", "20"))
 
 
-@pytest.fixture(scope="module", params=ALGORITHMS)
-def algorithm(request):
+@pytest.fixture(scope="module", params=TILED)
+def tiled(request):
     return request.param
 
 
-@pytest.fixture(scope="module")
-def share(request, share_of_sweep):
-    """Give the step through cases: pipelines of these kernels take long to make on a processor."""
-    return share_of_sweep if request.config.getoption("--whole") else 4 * share_of_sweep
+def plan(shape, device, **options):
+    return _core._describe_plan(shape, device=device, **options)
 
 
-def dispatches(shape, device, **options):
-    return _core._describe_plan(shape, device=device, **options)["dispatches"]
+def steps(shape, device, **options):
+    made = plan(shape, device, **options)["dispatches"]
+    return [(step["kernel"], step["first"], step["count"]) for step in made]
 
 
 def mixed_numbers(rng, shape):
-    """Depth of which some is negative, subnormal, beyond float16 or NaN."""
+    """Depth of which some is negative, subnormal, beyond float16 or no number."""
     depth = rng.random(shape, np.float32)
-    kind = rng.integers(0, 40, shape)
-    for k, factor in enumerate((-1, 1e-6, 1e-42, 1e6, np.nan)):
+    kind = rng.integers(0, 60, shape)
+    for k, factor in enumerate((-1, 1e-6, 1e-42, 1e6, 0, -0.0, np.inf, -np.inf, np.nan)):
         depth[kind == k] *= np.float32(factor)
     return depth
 
 
+# ---- dispatches ----
+
+
 @pytest.mark.parametrize("sizing", ["pow2", "ceil"])
-@pytest.mark.parametrize("shape", [*SHAPES, (2160, 3840)])
-def test_dispatches(device, algorithm, sizing, shape):
-    made = dispatches(shape, device, sizing=sizing, algorithm=algorithm)
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1), (2, 2), (64, 64), (65, 64), (1080, 1920), (4320, 7680), (1, 300_000), (1, 1 << 24)],
+    ids=str,
+)
+def test_one_dispatch_or_two(device, sizing, shape):
     levels = len(hzb.level_shapes(shape, sizing=sizing))
-    if algorithm == "single_pass":
-        assert [(step["kernel"], step["count"]) for step in made] == [("single_pass", levels)]
-    elif levels <= 6:
-        assert [(step["kernel"], step["count"]) for step in made] == [("tiles", levels)]
+    single = steps(shape, device, sizing=sizing, algorithm="single_pass")
+    assert single == [("single_pass", 0, levels)]
+    two = steps(shape, device, sizing=sizing, algorithm="two_pass")
+    tail = [("two_pass", 6, levels - 6)] if levels > 6 else []
+    assert two == [("two_pass", 0, min(levels, 6)), *tail]
+
+
+def test_floor_is_batched_where_a_side_is_odd(device, tiled):
+    assert {
+        kernel for kernel, *_ in steps((1080, 1920), device, sizing="floor", algorithm=tiled)
+    } == {"batched"}
+    made = steps((1024, 2048), device, sizing="floor", algorithm=tiled)
+    assert made == steps((1024, 2048), device, sizing="ceil", algorithm=tiled)
+
+
+def test_more_levels_than_the_kernel_knows_are_batched(device, tiled):
+    shape = (1, (1 << 24) + 1)
+    assert len(hzb.level_shapes(shape)) == 25
+    assert {kernel for kernel, *_ in steps(shape, device, algorithm=tiled)} == {"batched"}
+
+
+def test_padding_is_filled_where_there_is_much_of_it(device, tiled):
+    if not plan((64, 64), device)["storage16"]:
+        assert plan((1030, 1100), device, algorithm=tiled)["dispatches"][0]["run"] == 0
+        return
+    # 18 x 17 tiles of the frame, with the first beyond, of 32 x 32.
+    step = plan((1030, 1100), device, algorithm=tiled)["dispatches"][0]
+    assert step["tiles_x"], step["tiles"] == (19, 19 * 18)
+    assert step["run"] == 8
+    padding = 2 * 18 + 2 * 32  # runs of 13 to the right, and of 14 below all 32
+    assert step["groups"] == (19 * 18 + padding, 1)
+    for shape, options in [
+        ((1000, 1000), {}),
+        ((1030, 1100), {"sizing": "ceil"}),
+        ((1030, 1100), {"dtype": np.float32}),
+    ]:
+        assert plan(shape, device, algorithm=tiled, **options)["dispatches"][0]["run"] == 0
+
+
+def test_auto(device):
+    def auto(shape, **options):
+        return {kernel for kernel, *_ in steps(shape, device, **options)}
+
+    if device.kind != "software":
+        assert auto((1080, 1920)) == auto((15, 1080, 1920)) == {"single_pass"}
+        assert auto((16, 1080, 1920)) == {"two_pass"}
+        assert auto((1080, 1920), sizing="floor") == {"batched"}
+    elif "llvmpipe" in device.name:
+        assert auto((300, 300)) == auto((0, 9, 9)) == {"batched"}
+        assert auto((300, 301)) == auto((2, 300, 300)) == {"per_level"}
     else:
-        tile = 7 if shape == (2160, 3840) else 6
-        assert [(step["kernel"], step["count"]) for step in made] == [
-            ("tiles", tile),
-            ("tail", levels - tile),
-        ]
+        assert auto((3, 3)) == auto((300, 301)) == {"per_level"}
 
 
-def test_floor_takes_more_dispatches_where_odd_sides_force_it(device):
-    made = dispatches((1080, 1920), device, sizing="floor", algorithm="single_pass")
-    # 540, 270 and 135 rows: three footprints of the next level are too many for one workgroup.
-    assert [(step["kernel"], step["first"], step["count"]) for step in made] == [
-        ("tiles", 0, 3),
-        ("single_pass", 3, 7),
-    ]
+@pytest.mark.parametrize("hidden", ["shuffle"])
+def test_devices_without_shuffles(device, tiled, monkeypatch, hidden):
+    monkeypatch.setenv("HZB_HIDE_FEATURES", f"{hidden},unified")
+    with hzb.Context(device) as context:
+        assert {
+            step["kernel"] for step in _core._describe_plan((99, 99), context=context)["dispatches"]
+        } == {"batched"}
+        with pytest.raises(ValueError, match=f'algorithm="{tiled}" needs .* subgroup shuffles'):
+            context.build(np.zeros((4, 4)), algorithm=tiled)
 
 
-def test_golden_cases(device, algorithm, share):
-    for case in CASES[::share]:
-        if case.options.get("rounding") != "unreal":
-            got = hzb.build(case.depth, algorithm=algorithm, device=device, **case.options)
-            assert_same_bits(got, case.levels)
+@pytest.mark.parametrize("algorithm", ["per_level", *TILED])
+def test_unreal_rounding_is_refused(device, algorithm):
+    with pytest.raises(ValueError, match=f'not "{algorithm}"'):
+        hzb.build(np.zeros((4, 4)), algorithm=algorithm, rounding="unreal", device=device)
 
 
-@pytest.mark.parametrize("sizing", ["pow2", "floor", "ceil"])
-@pytest.mark.parametrize(
-    "dtype", [np.float16, pytest.param(np.float32, marks=pytest.mark.whole)], ids=["half", "float"]
-)
-def test_sizes(device, algorithm, rng, sizing, dtype):
-    options = {"sizing": sizing, "dtype": dtype, "nan": "ignore", "bounds": "both"}
-    for shape in (*SHAPES, *BATCHES):
-        for depth in (rng.random(shape, np.float32), mixed_numbers(rng, shape)):
-            got = hzb.build(depth, algorithm=algorithm, device=device, **options)
-            assert_same_bits(got, hzb.reference.build(depth, **options))
+# ---- bits ----
+
+# Around the sides of tiles and of what a lane takes; more tiles than 64, which are another round,
+# along either side; more than 64 x 64, a third; and tiles beyond the frame, few or many.
+SHAPES = [
+    (64, 63), (65, 64), (66, 130), (4097, 3), (130, 4200), (70, 8300), (8300, 70), (1, 300_000),
+    (300_000, 1), (1030, 1100), (1000, 520),
+]  # fmt: skip
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("reversed_z", [True, False])
-@pytest.mark.parametrize("rounding", ["conservative", "nearest"])
-def test_one_chain(device, algorithm, rng, reversed_z, rounding):
-    depth = mixed_numbers(rng, (150, 290))
-    options = {"reversed_z": reversed_z, "rounding": rounding}
-    got = hzb.build(depth, algorithm=algorithm, device=device, **options)
-    assert_same_bits(got, hzb.reference.build(depth, **options))
+@pytest.mark.parametrize("sizing", ["pow2", "ceil"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sizes(device, tiled, rng, sizing, shape):
+    options = {"sizing": sizing, "bounds": "both"}
+    for depth in (rng.random(shape, np.float32), mixed_numbers(rng, shape)):
+        got = hzb.build(depth, algorithm=tiled, device=device, **options)
+        assert_same_bits(got, hzb.reference.build(depth, **options))
 
 
-@pytest.mark.parametrize(
-    "levels", [2, 7, *(pytest.param(n, marks=pytest.mark.whole) for n in (1, 3, 6, 8))]
-)
-def test_fewer_levels(device, algorithm, rng, levels):
-    depth = rng.random((130, 200), np.float32)
-    got = hzb.build(depth, algorithm=algorithm, device=device, levels=levels)
+@pytest.mark.parametrize("levels", [1, 2, 6, 7, 8, 12, 13])
+def test_fewer_levels(device, tiled, rng, levels):
+    depth = rng.random((3, 70, 8300), np.float32)
+    got = hzb.build(depth, algorithm=tiled, device=device, levels=levels)
     assert_same_bits(got, hzb.reference.build(depth, levels=levels))
 
 
-@pytest.mark.parametrize("shape", [(300, 40, 52), (70_000, 2, 2), (8192, 1)], ids=str)
-def test_many(device, algorithm, rng, shape):
+@pytest.mark.parametrize("shape", [(300, 90, 70), (70_000, 2, 2), (3, 8192, 1)], ids=str)
+def test_batches(device, tiled, rng, shape):
     depth = rng.random(shape, np.float32)
-    got = hzb.build(depth, algorithm=algorithm, device=device)
+    got = hzb.build(depth, algorithm=tiled, device=device)
     assert_same_bits(got, hzb.reference.build(depth))
 
 
-def test_the_last_workgroup_sees_what_all_others_stored(device, algorithm, rng, share_of_sweep):
-    """Each tile holds numbers of its own, so that one that was read too early shows."""
-    side = 4096 if share_of_sweep == 1 else 512
-    tiles = rng.random((side // 32, side // 32), np.float32)
-    depth = np.kron(tiles, np.ones((32, 32), np.float32))
+@pytest.mark.parametrize(
+    "hidden", ["storage16", "subgroup_size_control", "storage16,subgroup_size_control,unified"]
+)
+def test_lesser_devices(device, tiled, rng, monkeypatch, hidden):
+    monkeypatch.setenv("HZB_HIDE_FEATURES", hidden)
+    with hzb.Context(device) as context:
+        for shape in ((66, 130), (70, 4200)):
+            depth = mixed_numbers(rng, shape)
+            got = context.build(depth, algorithm=tiled, bounds="both")
+            assert_same_bits(got, hzb.reference.build(depth, bounds="both"))
+
+
+# ---- from workgroup to workgroup ----
+
+
+def test_the_last_workgroup_sees_what_all_others_left(device, rng):
+    """Each tile holds numbers of its own, so that one that is read too early shows."""
+    tiles = rng.random((128, 128), np.float32)
+    depth = np.repeat(np.repeat(tiles, 32, axis=0), 32, axis=1)
     want = hzb.reference.build(depth)
     with hzb.Context(device) as context:
-        for _ in range(20):
-            assert_same_bits(context.build(depth, algorithm=algorithm), want)
+        for _ in range(REPEATS):
+            assert_same_bits(context.build(depth, algorithm="single_pass"), want)
 
 
-@pytest.mark.parametrize(
-    "hidden",
-    [
-        "storage16,subgroup_size_control,unified",
-        *(
-            pytest.param(hidden, marks=pytest.mark.whole)
-            for hidden in ("storage16", "subgroup_size_control", "unified")
-        ),
-    ],
-)
-def test_lesser_devices(device, algorithm, rng, monkeypatch, hidden):
-    monkeypatch.setenv("HZB_HIDE_FEATURES", hidden)
-    depth = mixed_numbers(rng, (130, 270))
+def test_counts_begin_anew_after_a_build_that_failed(device, rng):
+    depths = [rng.random((200, 300), np.float32) for _ in range(2)]
+    wants = [hzb.reference.build(depth) for depth in depths]
     with hzb.Context(device) as context:
-        got = context.build(depth, algorithm=algorithm, bounds="both")
-    assert_same_bits(got, hzb.reference.build(depth, bounds="both"))
-
-
-def test_no_shuffles(device, algorithm, monkeypatch):
-    monkeypatch.setenv("HZB_HIDE_FEATURES", "shuffle")
-    with (
-        hzb.Context(device) as context,
-        pytest.raises(ValueError, match=f'algorithm="{algorithm}" needs .* shuffles'),
-    ):
-        context.build(np.zeros((4, 4)), algorithm=algorithm)
-
-
-def test_unreal_is_refused(device, algorithm):
-    with pytest.raises(ValueError, match=f'not "{algorithm}"'):
-        hzb.build(np.zeros((4, 4)), algorithm=algorithm, rounding="unreal", device=device)
+        assert_same_bits(context.build(depths[0], algorithm="single_pass"), wants[0])
+        _core._arm_fault("vulkan", 0)
+        context.build(depths[0], algorithm="single_pass")
+        calls = _core._fault_calls("vulkan")
+        for nth in range(1, calls + 1):
+            _core._arm_fault("vulkan", nth)
+            with pytest.raises(hzb.VulkanError):
+                context.build(depths[nth % 2], algorithm="single_pass")
+            _core._arm_fault("vulkan", 0)
+            got = context.build(depths[1 - nth % 2], algorithm="single_pass")
+            assert_same_bits(got, wants[1 - nth % 2])
