@@ -47,6 +47,9 @@ _RECORD = (
     "api_version",
     "memory",
 )
+# Those that a context tries on a known case before it uses them, and those that it falls back on.
+_TRIED: tuple[_core._Algorithm, ...] = ("two_pass", "single_pass")
+_UNTRIED = ("per_level", "batched")
 _DEVICE_NODES = ("/dev/dri/*", "/dev/nvidia*", "/dev/dxg")
 
 
@@ -144,7 +147,12 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--dtype", choices=("float16", "float32"), default="float16", help="of the levels (float16)"
     )
-    build.add_argument("--algorithm", default="auto", metavar="NAME", help="of the kernels (auto)")
+    build.add_argument(
+        "--algorithm",
+        default="auto",
+        metavar="NAME",
+        help="auto, per_level, batched, two_pass or single_pass; with the same bits (auto)",
+    )
     build.add_argument(
         "--device", metavar="SPEC", help='index, UUID, part of a name or "cpu", as in HZB_DEVICE'
     )
@@ -165,7 +173,7 @@ def _info(*, as_json: bool) -> None:
 def _facts() -> dict[str, Any]:
     loader = _core._loader_details()
     devices = [
-        {**_record(record), **details}
+        {**_record(record), **details, **_kernels(record, details)}
         for record, details in zip(hzb.devices(), _core._device_details(), strict=True)
     ]
     others = (name for name in os.environ if name.startswith(("HZB_", "VK_")))
@@ -186,6 +194,29 @@ def _facts() -> dict[str, Any]:
 
 def _record(device: hzb.Device) -> dict[str, Any]:
     return {name: getattr(device, name) for name in _RECORD}
+
+
+def _kernels(record: hzb.Device, details: dict[str, Any]) -> dict[str, Any]:
+    """Try the kernels of a device, by small builds of more than one tile with default options."""
+    if record.kind == "native" or "error" in details:
+        return {}
+    try:
+        with hzb.Context(record.index) as context:
+            kernels = dict.fromkeys(_UNTRIED, "not checked")
+            for name in _TRIED:
+                kernels[name] = _verdict(context, name)
+            plan = _core._describe_plan((1080, 1920), context=context)
+    except hzb.Error as error:
+        return {"kernels_error": str(error)}
+    return {"kernels": kernels, "auto_1080p": plan["dispatches"][0]["kernel"]}
+
+
+def _verdict(context: hzb.Context, kernel: _core._Algorithm) -> str:
+    try:
+        context.build(np.zeros((65, 65), np.float32), algorithm=kernel)
+    except ValueError:
+        return "missing"
+    return "wrong answer" if kernel in _core._distrusted(context) else "right"
 
 
 def _report(facts: dict[str, Any]) -> list[str]:
@@ -254,13 +285,27 @@ def _vulkan_rows(device: dict[str, Any]) -> dict[str, Any]:
         "memory": _bytes(device["memory"]) + (", shared with the host" * device["unified"]),
         "16-bit storage": there("storage16"),
         "subgroup size": device["subgroup_size"] or "cannot be required",
+        "shuffles": there("subgroup_shuffle"),
         "images": images if device["image_side"] else "missing",
         "timestamps": clock,
         "storage range": _bytes(device["storage_range"]),
         "largest buffer": _bytes(device["buffer_bytes"]),
         "groups": f"{groups}, {device['group_invocations']} invocations each, "
         f"{_bytes(device['shared_bytes'])} shared",
+        "kernels": _kernels_line(device),
     }
+
+
+def _kernels_line(device: dict[str, Any]) -> str:
+    if "kernels_error" in device:
+        return f"not tried: {device['kernels_error']}"
+    usable, others = [], []
+    for name, verdict in device["kernels"].items():
+        if verdict in ("not checked", "right"):
+            usable.append(name)
+        else:
+            others.append(f"not {name} ({verdict})")
+    return f"{', '.join([*usable, *others])}; auto at 1920×1080: {device['auto_1080p']}"
 
 
 def _bytes(count: int) -> str:

@@ -74,6 +74,7 @@ def test_info_for_machines():
         else:
             assert listed["group_invocations"] >= 64
             assert isinstance(listed["storage16"], bool)
+            assert listed["auto_1080p"] in listed["kernels"]
 
 
 def test_info_for_people(device, spec):
@@ -94,6 +95,92 @@ def test_info_shows_features_as_they_are_hidden(device):
     done = run("info", "--json", HZB_HIDE_FEATURES="storage16,images")
     facts = json.loads(done.stdout)["devices"][device.index]
     assert (facts["storage16"], facts["image_side"]) == (False, 0)
+
+
+@pytest.fixture
+def info(device, monkeypatch, capsys):
+    """Give a function that runs ``info`` as if there were one device."""
+    details = _core._device_details()[device.index]
+
+    def info(*arguments):
+        monkeypatch.setattr(hzb, "devices", lambda: [device])
+        monkeypatch.setattr(_core, "_device_details", lambda: [details])
+        assert main(["info", *arguments]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    return info
+
+
+@pytest.fixture
+def wrong_answer():
+    """Give a function that makes the nth known case from now on come out wrong."""
+    yield lambda nth: _core._arm_fault("known_answer", nth)
+    _core._arm_fault("known_answer", 0)
+
+
+def auto_of(device):
+    return _core._describe_plan((1080, 1920), device=device)["dispatches"][0]["kernel"]
+
+
+@pytest.mark.vulkan
+def test_info_tries_the_kernels(device, info, caplog):
+    auto = auto_of(device)
+    facts = json.loads(info("--json"))["devices"][0]
+    assert facts["kernels"] == {
+        "per_level": "not checked",
+        "batched": "not checked",
+        "two_pass": "right",
+        "single_pass": "right",
+    }
+    assert facts["auto_1080p"] == auto
+    names = "per_level, batched, two_pass, single_pass"
+    assert f"      kernels         {names}; auto at 1920×1080: {auto}\n" in info()
+    assert caplog.records == []
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize(
+    ("nth", "wrong", "right"), [(1, "two_pass", "single_pass"), (2, "single_pass", "two_pass")]
+)
+def test_info_shows_a_kernel_that_the_driver_gets_wrong(
+    device, info, wrong_answer, caplog, nth, wrong, right
+):
+    auto = {wrong: right}.get(auto_of(device), auto_of(device))
+    wrong_answer(nth)
+    line = f"per_level, batched, {right}, not {wrong} (wrong answer); auto at 1920×1080: {auto}\n"
+    assert f"      kernels         {line}" in info()
+    assert caplog.messages == [
+        f"{device.name}, driver {device.driver_name} {device.driver_version}, gets the kernel of "
+        f'algorithm="{wrong}" wrong: its known case came out with other bits. Builds take another '
+        "one from now on, with the right bits"
+    ]
+    wrong_answer(nth)
+    facts = json.loads(info("--json"))["devices"][0]
+    assert (facts["kernels"][wrong], facts["kernels"][right]) == ("wrong answer", "right")
+    assert facts["auto_1080p"] == auto
+
+
+@pytest.mark.vulkan
+def test_info_shows_kernels_that_a_device_lacks(device, info, monkeypatch):
+    monkeypatch.setenv("HZB_HIDE_FEATURES", "shuffle")
+    with hzb.Context(device) as context:
+        auto = _core._describe_plan((1080, 1920), context=context)["dispatches"][0]["kernel"]
+    assert auto in ("per_level", "batched")
+    lacking = "not two_pass (missing), not single_pass (missing)"
+    line = f"per_level, batched, {lacking}; auto at 1920×1080: {auto}\n"
+    assert f"      kernels         {line}" in info()
+
+
+@pytest.mark.vulkan
+def test_info_survives_a_device_that_cannot_be_opened_twice(info, monkeypatch):
+    def refuse(device):
+        raise hzb.Error("vkCreateDevice failed: VK_ERROR_INITIALIZATION_FAILED")
+
+    monkeypatch.setattr(hzb, "Context", refuse)
+    reason = "vkCreateDevice failed: VK_ERROR_INITIALIZATION_FAILED"
+    assert f"      kernels         not tried: {reason}\n" in info()
 
 
 def test_info_says_why_there_is_no_driver():

@@ -15,7 +15,13 @@ import hzb
 
 ROOT = Path(__file__).parent.parent
 DEPTH = ROOT / "tests" / "data" / "depth" / "gltf_rotunda_reversedz_1264x808.npz"
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/rules.md", "docs/environment.md")
+DOCUMENTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/algorithms.md",
+    "docs/environment.md",
+    "docs/rules.md",
+)
 
 
 def blocks(document, language):
@@ -129,12 +135,37 @@ def test_links_lead_somewhere(document):
             assert (ROOT / document).parent.joinpath(target).exists(), target
 
 
-def test_the_options_table_is_that_of_build():
+def options_table():
+    """Give the names of the options and the words of their values, row by row."""
     table = (ROOT / "README.md").read_text(encoding="utf-8").split("| option |")[1].split("\n\n")[0]
-    names = [
-        name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])
-    ]
-    assert set(names) == set(inspect.signature(hzb.build).parameters) - {"depth"}
+    for row in table.splitlines()[2:]:
+        _, names, values, *_ = row.split("|")
+        yield re.findall(r"`(\w+)`", names), re.findall(r'"\w+"', values)
+
+
+def test_the_options_table_is_that_of_build():
+    names = {name for names, _ in options_table() for name in names}
+    assert names == set(inspect.signature(hzb.build).parameters) - {"depth"}
+
+
+def test_the_words_of_options_are_those_that_build_takes():
+    listed = {names[0]: words for names, words in options_table() if words}
+    assert set(listed) == {"bounds", "sizing", "rounding", "nan", "algorithm"}
+    for name, words in listed.items():
+        with pytest.raises(ValueError, match="must be one of") as refusal:
+            hzb.build(np.zeros((2, 2)), device="cpu", **{name: "?"})
+        assert str(refusal.value) == f'{name} must be one of {", ".join(words)}, not "?"'
+        assert f"{name} : {{{', '.join(words)}}}\n" in hzb.build.__doc__
+
+
+def test_every_algorithm_is_described():
+    words = {names[0]: words for names, words in options_table()}["algorithm"]
+    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    assert re.findall(r'^\| `("\w+")` \|', text, re.MULTILINE) == words[1:]
+    shown = subprocess.run(
+        [sys.executable, "-m", "hzb", "build", "--help"], capture_output=True, text=True
+    ).stdout
+    assert all(word.strip('"') in shown for word in words)
 
 
 def test_every_environment_variable_is_documented():

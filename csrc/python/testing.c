@@ -166,7 +166,7 @@ static PyObject *build_lane_table(PyObject *self, PyObject *const *args, Py_ssiz
     return hzb_build(module, values, true);
 }
 
-PyDoc_STRVAR(distrusted_doc, "_distrusted($module, device)\n--\n\n"
+PyDoc_STRVAR(distrusted_doc, "_distrusted($module, device, /)\n--\n\n"
                              "Name the kernels that the context of a device, a Context or a spec,\n"
                              "found its driver to get wrong.");
 
