@@ -197,8 +197,12 @@ def test_counts_begin_anew_after_a_build_that_failed(device, rng):
         calls = _core._fault_calls("vulkan")
         for nth in range(1, calls + 1):
             _core._arm_fault("vulkan", nth)
-            with pytest.raises(hzb.VulkanError):
-                context.build(depths[nth % 2], algorithm="single_pass")
+            try:
+                got = context.build(depths[nth % 2], algorithm="single_pass")
+            except hzb.VulkanError:
+                pass
+            else:  # memory that the device fills has a substitute
+                assert_same_bits(got, wants[nth % 2])
             _core._arm_fault("vulkan", 0)
             got = context.build(depths[1 - nth % 2], algorithm="single_pass")
             assert_same_bits(got, wants[1 - nth % 2])

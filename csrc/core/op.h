@@ -28,12 +28,11 @@ struct hzb_resources {
 };
 
 /* Cases of an operation whose answers are known, and the results of one at most. */
-enum { HZB_KNOWN_CASES = 256, HZB_KNOWN_OUTPUTS = 64 };
+enum { HZB_KNOWN_CASES = 512, HZB_KNOWN_OUTPUTS = 64 };
 
 /* What a kernel must get right on a device before anything rests on it. */
 struct hzb_known {
     int key;           /* among HZB_KNOWN_CASES */
-    uint32_t distrust; /* the bit of hzb_limits.distrusted if it is wrong */
     const char *name;  /* of the kernel, for users */
     uint32_t width, height;
     int output_count;
@@ -57,6 +56,8 @@ struct hzb_op {
     size_t request_bytes;
     /* Which known case a plan rests on; -1: none. */
     int (*known_key)(const void *plan);
+    /* The bit of hzb_limits.distrusted that takes its kernel off. */
+    uint32_t (*distrust)(const void *plan);
     /* That case; fills the request. */
     void (*known)(const void *plan, struct hzb_known *known);
     /* Its frame: float32 words. */

@@ -107,7 +107,7 @@ static enum hzb_status try_plan(struct hzb_context *context, const struct hzb_jo
     if (!status && *right) {
         *word |= bit;
     } else if (!status) {
-        context->distrusted |= known->distrust;
+        context->distrusted |= op->distrust(job->plan);
         context->distrusted_now = known->name;
     }
     free_trial(trial);
@@ -119,10 +119,14 @@ enum hzb_status hzb_trust_locked(struct hzb_context *context, const struct hzb_j
 {
     for (;;) {
         int key = job->op->known_key(job->plan);
-        if (key < 0 || context->known_right[key / 32] & 1u << key % 32)
+        if (key < 0 || (context->known_right[key / 32] & 1u << key % 32 &&
+                        !(job->op->distrust(job->plan) & context->distrusted)))
             return HZB_OK;
-        bool right;
-        enum hzb_status status = try_plan(context, job, hooks, &right, err);
+        /* Another build may have found the kernel wrong since this one was planned. */
+        bool right = !(job->op->distrust(job->plan) & context->distrusted);
+        enum hzb_status status = HZB_OK;
+        if (right)
+            status = try_plan(context, job, hooks, &right, err);
         if (!status && !right)
             status = hzb_job_plan(context, job, err);
         if (status)

@@ -15,6 +15,10 @@ layout(constant_id = 11) const bool REPEATED = false;
 
 layout(constant_id = 10) const bool COUNTED = false; // "single_pass"
 
+// Tiles of the frame along a side that a workgroup takes one after another: a power of two, which
+// is the less waiting for counts the more they are.
+layout(constant_id = 12) const uint SPAN = 1u;
+
 shared bool is_last;
 
 // Leave a tile's number, which its first lane has; the last tiles along an axis also fill the slots
@@ -48,6 +52,8 @@ bool count_in(uint round, uvec2 tiles, uvec2 next, uint frame)
     uvec2 grid = grid_of(round + 1u);
     if (lane_index() == 0u) {
         uvec2 parts = min(tiles - next * 64u, uvec2(64u));
+        if (round == 0u)
+            parts = (parts + SPAN - 1u) / SPAN;
         uint counter = slot_index(round, CHAINS, 0u) + (frame * grid.y + next.y) * grid.x + next.x;
         is_last = atomicAdd(slots.words[counter], 1u) == parts.x * parts.y - 1u;
     }
@@ -58,11 +64,12 @@ bool count_in(uint round, uvec2 tiles, uvec2 next, uint frame)
 void main()
 {
     uint frame = gl_WorkGroupID.z, index = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-    uvec2 first = uvec2(index % push.tiles.x, index / push.tiles.x);
+    uvec2 workgroups = (push.tiles + SPAN - 1u) / SPAN;
+    uvec2 first = uvec2(index % workgroups.x, index / workgroups.x) * SPAN;
     if (first.y >= push.tiles.y) {
 #if HZB_STORAGE16
         if (REPEATED)
-            fill_beyond_tiles(index - push.tiles.x * push.tiles.y, frame);
+            fill_beyond_tiles(index - workgroups.x * workgroups.y, frame);
 #endif
         return;
     }
@@ -82,10 +89,11 @@ void main()
         if (level + 6u < push.levels)
             leave(pair, round, round == 0u ? push.tiles : grid_of(round), tile, frame);
         uvec2 tiles = (push.tiles + (1u << 6u * round) - 1u) >> 6u * round;
-        if (round != 0u) {
+        if (SPAN > 1u || round != 0u) {
             // The last tiles along an axis also take what is beyond them.
-            uvec2 end = COUNTED ? mix(first + 1u, grid_of(round), equal(first + 1u, tiles))
-                                : grid_of(round);
+            uvec2 end = round == 0u ? min(first + SPAN, tiles)
+                        : COUNTED   ? mix(first + 1u, grid_of(round), equal(first + 1u, tiles))
+                                    : grid_of(round);
             tile.x++;
             if (tile.x == end.x)
                 tile = uvec2(first.x, tile.y + 1u);

@@ -78,6 +78,7 @@ static enum hzb_status get_pipeline(const struct hzb_plan *plan,
         (uint32_t)options->lane_table,
         dispatch->kernel == HZB_KERNEL_SINGLE_PASS,
         dispatch->run != 0,
+        dispatch->span ? dispatch->span : 1,
     };
     return hzb_pipeline_get(device, kernel_of(plan, dispatch), constants,
                             sizeof constants / sizeof constants[0], subgroup_size, pipeline, err);
@@ -350,6 +351,7 @@ const struct hzb_op hzb_op = {
     .run_cpu = run_cpu,
     .request_bytes = sizeof(struct hzb_request),
     .known_key = hzb_known_key,
+    .distrust = hzb_known_distrust,
     .known = hzb_known_make,
     .fill_known = hzb_known_fill,
     .plan_bytes = sizeof(struct hzb_plan),

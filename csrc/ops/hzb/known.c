@@ -3,8 +3,9 @@
    none: they are what remains. */
 #include "ops/hzb/plan.h"
 
-/* Frames of several rounds: without padding of its own, and with it under "pow2". */
-static const uint32_t plain_side[2] = {1020, 1000}, padded_side[2] = {1100, 1030};
+/* Frames of three rounds: with too few tiles beyond them to be filled by workgroups of their own, and
+   with enough under "pow2". */
+static const uint32_t plain_side[2] = {4160, 250}, padded_side[2] = {4160, 300};
 
 static const struct hzb_dispatch *first_dispatch(const void *plan)
 {
@@ -20,6 +21,7 @@ int hzb_known_key(const void *plan_)
     const struct hzb_options *options = &plan->options;
     /* All that pipelines differ in. */
     const int bits[] = {
+        first->span > 1,
         first->kernel == HZB_KERNEL_SINGLE_PASS,
         first->run != 0,
         plan->chains == 2,
@@ -35,6 +37,8 @@ int hzb_known_key(const void *plan_)
     return key;
 }
 
+uint32_t hzb_known_distrust(const void *plan) { return 1u << first_dispatch(plan)->kernel; }
+
 void hzb_known_make(const void *plan_, struct hzb_known *known)
 {
     const struct hzb_plan *plan = plan_;
@@ -45,6 +49,7 @@ void hzb_known_make(const void *plan_, struct hzb_known *known)
     struct hzb_options *options = &request->options;
     *options = plan->options;
     options->algorithm = single ? HZB_ALGORITHM_SINGLE_PASS : HZB_ALGORITHM_TWO_PASS;
+    options->tile_span = (int32_t)first->span;
     options->has_view_rect = options->has_levels = options->lane_table = 0;
     /* Where large tiles are for "floor", it is as "ceil". */
     if (options->sizing == HZB_SIZING_FLOOR)
@@ -54,7 +59,6 @@ void hzb_known_make(const void *plan_, struct hzb_known *known)
         .width = side[0], .height = side[1], .levels = hzb_level_count(sizing, side[0], side[1])};
 
     known->key = hzb_known_key(plan);
-    known->distrust = 1u << first->kernel;
     known->name = single ? "single_pass" : "two_pass";
     known->width = side[0];
     known->height = side[1];

@@ -4,6 +4,7 @@
 
 #include "ops/hzb/choose.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Every level starts at a multiple of this: no device has a larger minStorageBufferOffsetAlignment.
@@ -24,6 +25,8 @@
    well reduced like the others. */
 #define PADDING_RUN 8
 #define LEAST_PADDING 256
+
+#define SPANNED_TILES 1500
 
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level)
 {
@@ -150,7 +153,18 @@ static struct grid round_grid(const struct hzb_plan *plan, int round)
     return grid;
 }
 
-static void add_tiles(struct hzb_plan *plan, const struct hzb_limits *limits, bool single_pass)
+/* Workgroups of a single pass wait for their count. Where there are many, several tiles for each make
+   that less. */
+static uint32_t tile_span(const struct hzb_plan *plan, int64_t frames, struct grid tiles)
+{
+    if (plan->options.tile_span)
+        return (uint32_t)plan->options.tile_span;
+    const char *e = getenv("HZB_SPAN"); if (e) return (uint32_t)atoi(e);
+    return (int64_t)tiles.x * tiles.y * frames >= SPANNED_TILES ? 2 : 1;
+}
+
+static void add_tiles(struct hzb_plan *plan, int64_t frames, const struct hzb_limits *limits,
+                      bool single_pass)
 {
     struct grid grid = round_grid(plan, 0), tiles = grid;
     uint32_t padding = 0;
@@ -170,12 +184,16 @@ static void add_tiles(struct hzb_plan *plan, const struct hzb_limits *limits, bo
     }
     over_frame.tiles_x = tiles.x;
     over_frame.tiles = tiles.x * tiles.y;
-    add_dispatch(plan, limits, over_frame.tiles + padding, over_frame);
+    over_frame.span = single_pass ? tile_span(plan, frames, tiles) : 1;
+    uint32_t workgroups =
+        divide_up(tiles.x, over_frame.span) * divide_up(tiles.y, over_frame.span) + padding;
+    add_dispatch(plan, limits, workgroups, over_frame);
     if (over_frame.count < plan->levels)
         add_dispatch(plan, limits, 1,
                      (struct hzb_dispatch){.kernel = HZB_KERNEL_TILES,
                                            .first = ROUND_LEVELS,
                                            .count = plan->levels - ROUND_LEVELS,
+                                           .span = 1,
                                            .tiles_x = 1,
                                            .tiles = 1});
 }
@@ -303,8 +321,12 @@ static enum hzb_kernel_id choose_kernel(const struct hzb_plan *plan, int64_t fra
         [HZB_ALGORITHM_SINGLE_PASS] = HZB_KERNEL_SINGLE_PASS,
     };
     int algorithm = plan->options.algorithm;
-    if (algorithm == HZB_ALGORITHM_AUTO)
+    if (algorithm == HZB_ALGORITHM_AUTO) {
         algorithm = hzb_choose_algorithm(plan, frames, limits);
+        /* Only an image may hold a frame that a buffer's range does not. */
+        if (hzb_plan_frame_bytes(plan, 1) > limits->storage_range)
+            algorithm = HZB_ALGORITHM_BATCHED;
+    }
     enum hzb_kernel_id kernel = kernels[algorithm];
     if (kernel == HZB_KERNEL_SINGLE_PASS && limits->distrusted & 1u << kernel)
         kernel = HZB_KERNEL_TILES;
@@ -344,6 +366,6 @@ enum hzb_status hzb_plan_make(const struct hzb_options *options, const struct hz
     if (kernel == HZB_KERNEL_PER_LEVEL || kernel == HZB_KERNEL_BATCHED)
         add_batches(plan, limits, kernel);
     else
-        add_tiles(plan, limits, kernel == HZB_KERNEL_SINGLE_PASS);
+        add_tiles(plan, frames, limits, kernel == HZB_KERNEL_SINGLE_PASS);
     return plan_group(plan, frames, limits, device_name, err);
 }
