@@ -85,7 +85,7 @@ def test_padding_is_filled_where_there_is_much_of_it(device, tiled):
         return
     # 18 x 17 tiles of the frame, with the first beyond, of 32 x 32.
     step = plan((1030, 1100), device, algorithm=tiled)["dispatches"][0]
-    assert step["tiles_x"], step["tiles"] == (19, 19 * 18)
+    assert (step["tiles_x"], step["tiles"]) == (19, 19 * 18)
     assert step["run"] == 8
     padding = 2 * 18 + 2 * 32  # runs of 13 to the right, and of 14 below all 32
     assert step["groups"] == (19 * 18 + padding, 1)
@@ -112,9 +112,22 @@ def test_auto(device):
         assert auto((3, 3)) == auto((300, 301)) == {"per_level"}
 
 
-@pytest.mark.parametrize("hidden", ["shuffle"])
-def test_devices_without_shuffles(device, tiled, monkeypatch, hidden):
-    monkeypatch.setenv("HZB_HIDE_FEATURES", f"{hidden},unified")
+def test_auto_takes_an_image_for_a_frame_that_no_buffer_gives(device):
+    details = next(
+        details
+        for record, details in zip(hzb.devices(), _core._device_details(), strict=True)
+        if record.uuid == device.uuid
+    )
+    height = 8192
+    while height * 16384 * 4 <= details["storage_range"] and height < 16384:
+        height *= 2
+    if height * 16384 * 4 > details["storage_range"]:
+        step = plan((height, 16384), device)["dispatches"][0]
+        assert (step["kernel"], step["source"]) == ("batched", "image")
+
+
+def test_devices_without_shuffles(device, tiled, monkeypatch):
+    monkeypatch.setenv("HZB_HIDE_FEATURES", "shuffle,unified")
     with hzb.Context(device) as context:
         assert {
             step["kernel"] for step in _core._describe_plan((99, 99), context=context)["dispatches"]
@@ -129,13 +142,18 @@ def test_unreal_rounding_is_refused(device, algorithm):
         hzb.build(np.zeros((4, 4)), algorithm=algorithm, rounding="unreal", device=device)
 
 
+def test_workgroups_of_many_tiles_take_four(device, tiled):
+    step = plan((600, 400, 500), device, algorithm=tiled, sizing="ceil")["dispatches"][0]
+    assert step["groups"] == ((4 * 4 if tiled == "single_pass" else 8 * 7), 1)
+
+
 # ---- bits ----
 
 # Around the sides of tiles and of what a lane takes; more tiles than 64, which are another round,
-# along either side; more than 64 x 64, a third; and tiles beyond the frame, few or many.
+# along either side; and tiles beyond the frame, few or many.
 SHAPES = [
-    (64, 63), (65, 64), (66, 130), (4097, 3), (130, 4200), (70, 8300), (8300, 70), (1, 300_000),
-    (300_000, 1), (1030, 1100), (1000, 520),
+    (64, 63), (65, 64), (66, 130), (4097, 3), (130, 4200), (70, 8300), (8300, 70), (1030, 1100),
+    (1000, 520),
 ]  # fmt: skip
 
 
@@ -148,6 +166,15 @@ def test_sizes(device, tiled, rng, sizing, shape):
         assert_same_bits(got, hzb.reference.build(depth, **options))
 
 
+@pytest.mark.parametrize(
+    ("shape", "sizing"), [((1, 300_000), "pow2"), ((300_000, 1), "ceil")], ids=str
+)
+def test_four_rounds(device, tiled, rng, shape, sizing):
+    depth = rng.random(shape, np.float32)
+    got = hzb.build(depth, algorithm=tiled, device=device, sizing=sizing)
+    assert_same_bits(got, hzb.reference.build(depth, sizing=sizing))
+
+
 @pytest.mark.parametrize("levels", [1, 2, 6, 7, 8, 12, 13])
 def test_fewer_levels(device, tiled, rng, levels):
     depth = rng.random((3, 70, 8300), np.float32)
@@ -155,7 +182,17 @@ def test_fewer_levels(device, tiled, rng, levels):
     assert_same_bits(got, hzb.reference.build(depth, levels=levels))
 
 
-@pytest.mark.parametrize("shape", [(300, 90, 70), (70_000, 2, 2), (3, 8192, 1)], ids=str)
+# The second has workgroups that take four tiles.
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (300, 90, 70),
+        pytest.param((1700, 130, 290), marks=pytest.mark.whole_if_slow),
+        (3, 8192, 1),
+        pytest.param((70_000, 2, 2), marks=pytest.mark.whole_if_slow),
+    ],
+    ids=str,
+)
 def test_batches(device, tiled, rng, shape):
     depth = rng.random(shape, np.float32)
     got = hzb.build(depth, algorithm=tiled, device=device)

@@ -32,8 +32,8 @@ enum { HZB_KNOWN_CASES = 512, HZB_KNOWN_OUTPUTS = 64 };
 
 /* What a kernel must get right on a device before anything rests on it. */
 struct hzb_known {
-    int key;           /* among HZB_KNOWN_CASES */
-    const char *name;  /* of the kernel, for users */
+    int key;          /* among HZB_KNOWN_CASES */
+    const char *name; /* of the kernel, for users */
     uint32_t width, height;
     int output_count;
     uint64_t output_bytes[HZB_KNOWN_OUTPUTS];

@@ -1,6 +1,6 @@
-// What a "pow2" chain holds beyond its frame: the last two rows or columns of the frame, reduced, and
-// repeated along the other axis. A workgroup writes several tiles of it, 16 bytes at a time, which is
-// less work than those tiles would be.
+// What a "pow2" chain holds beyond its frame: the last two rows or columns of the frame, reduced,
+// and repeated along the other axis. A workgroup writes several tiles of it, 16 bytes at a time,
+// which is less work than those tiles would be.
 
 #include "lib/tiles.glsl"
 
@@ -43,8 +43,8 @@ void store_eight(uint chain, uint index, uint place, bool same)
         level_quads_1.quads[index >> 3] = words;
 }
 
-// Fill `count` tiles beyond the frame, a power of two: those from `tile` on downwards where they are
-// below it, else to the right. Those that are beyond the levels are left out.
+// Fill `count` tiles beyond the frame, a power of two: those from `tile` on downwards where they
+// are below it, else to the right. Those that are beyond the levels are left out.
 void fill_tiles(uvec2 tile, uint count, bool below, uint frame)
 {
     uint lane = lane_index();

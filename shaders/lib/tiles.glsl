@@ -19,15 +19,15 @@ layout(push_constant) uniform Push
     uvec2 tiles;      // of workgroups of their own; what is beyond them repeats along an axis
     uint levels;
     uint first_round_and_run; // 0: tiles over the frame; 1: those over what they left
-    uint start[24]; // texels before each level, in the buffers of levels
+    uint start[24];           // texels before each level, in the buffers of levels
 }
 push;
 
 layout(binding = 0) restrict readonly buffer FrameQuads { uvec4 quads[]; }
 frame_quads;
 
-// The slots of each round, chain after chain, frame after frame, in rows of a multiple of four; then
-// for each 64x64 of them the number of workgroups that wrote theirs. 0 until they are written.
+// The slots of each round, chain after chain, frame after frame, in rows of a multiple of four;
+// then for each 64x64 of them the number of workgroups that wrote theirs. 0 until they are written.
 layout(binding = 3) coherent volatile buffer Slots { uint words[]; }
 slots;
 
@@ -168,8 +168,7 @@ uint source_quads() { return (push.source_size.x + 3u) >> 2; }
 uvec4 load_quad(uvec2 texel, uint frame)
 {
     uvec2 size = push.source_size;
-    uvec2 taps =
-        uvec2(first_tap(texel.x, size.x, SIZING), first_tap(texel.y, size.y, SIZING));
+    uvec2 taps = uvec2(first_tap(texel.x, size.x, SIZING), first_tap(texel.y, size.y, SIZING));
     taps = min(taps, size - 1u);
     uvec2 next = min(taps + 1u, size - 1u);
     uint upper = (frame * size.y + taps.y) * source_quads() * 4u;
@@ -192,7 +191,8 @@ Block load_frame(uvec2 cell, uint frame)
         [[unroll]] for (uint i = 0u; i < 4u; i++)
             rows[i] = frame_quads.quads[y[i]];
     } else {
-        uvec4 x = block_taps(texel.x, size.x), y = (block_taps(texel.y, size.y) + start) * quads * 4u;
+        uvec4 x = block_taps(texel.x, size.x),
+              y = (block_taps(texel.y, size.y) + start) * quads * 4u;
         [[unroll]] for (uint i = 0u; i < 4u; i++)
             rows[i] = uvec4(frame_buffer.words[y[i] + x.x], frame_buffer.words[y[i] + x.y],
                             frame_buffer.words[y[i] + x.z], frame_buffer.words[y[i] + x.w]);
@@ -404,8 +404,8 @@ Pair reduce_tile(Block block, uint level, uvec2 tile, uint frame)
         if ((lane & ((1u << spread) - 1u)) == 0u && lane >> spread < held &&
             all(lessThan(first, size))) {
             uvec2 its_size = level_size(level + i);
-            store_pair(pair, frame_start(level + i, its_size, frame) +
-                                 (first.y >> i) * its_size.x + (first.x >> i));
+            store_pair(pair, frame_start(level + i, its_size, frame) + (first.y >> i) * its_size.x +
+                                 (first.x >> i));
         }
     }
     return pair;

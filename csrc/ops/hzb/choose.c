@@ -14,12 +14,12 @@ struct rule {
 
 /* The first that holds is taken; the figures are in benchmarks/records. */
 static const struct rule rules[] = {
-    /* On the processor the simplest kernel is the fastest (cpu-drivers), but where llvmpipe takes
-       longer to begin a dispatch than to run it. */
+    /* On the processor the simplest kernel is the fastest (2026-11-30-cpu-drivers), but where
+       llvmpipe takes longer to begin a dispatch than to run it. */
     {true, VK_DRIVER_ID_MESA_LLVMPIPE, 0, 300 * 300, HZB_ALGORITHM_BATCHED},
     {true, ANY_DRIVER, 0, INT64_MAX, HZB_ALGORITHM_PER_LEVEL},
-    /* Workgroups that wait for their count cost a batch more than a second dispatch (h200-kernels).
-       Only NVIDIA's driver is measured. */
+    /* Workgroups that wait for their count cost a batch more than a second dispatch
+       (2026-11-30-h200-kernels). Only NVIDIA's driver is measured. */
     {false, ANY_DRIVER, 16, INT64_MAX, HZB_ALGORITHM_TWO_PASS},
     {false, ANY_DRIVER, 0, INT64_MAX, HZB_ALGORITHM_SINGLE_PASS},
 };

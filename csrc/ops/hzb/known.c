@@ -3,8 +3,8 @@
    none: they are what remains. */
 #include "ops/hzb/plan.h"
 
-/* Frames of three rounds: with too few tiles beyond them to be filled by workgroups of their own, and
-   with enough under "pow2". */
+/* Frames of three rounds: with too few tiles beyond them to be filled by workgroups of their own,
+   and with enough under "pow2". */
 static const uint32_t plain_side[2] = {4160, 250}, padded_side[2] = {4160, 300};
 
 static const struct hzb_dispatch *first_dispatch(const void *plan)

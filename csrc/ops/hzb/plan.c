@@ -4,7 +4,6 @@
 
 #include "ops/hzb/choose.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Every level starts at a multiple of this: no device has a larger minStorageBufferOffsetAlignment.
@@ -26,7 +25,9 @@
 #define PADDING_RUN 8
 #define LEAST_PADDING 256
 
-#define SPANNED_TILES 1500
+/* Tiles of all frames from which on each workgroup of a single pass takes 2x2 of them: 16384x16384
+   gains 6 %, 7680x4320 nothing (benchmarks/records/2026-11-30-h200-kernels.md). */
+#define SPANNED_TILES 30000
 
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level)
 {
@@ -153,13 +154,11 @@ static struct grid round_grid(const struct hzb_plan *plan, int round)
     return grid;
 }
 
-/* Workgroups of a single pass wait for their count. Where there are many, several tiles for each make
-   that less. */
+/* Workgroups of a single pass wait for their count, which several tiles for each make less. */
 static uint32_t tile_span(const struct hzb_plan *plan, int64_t frames, struct grid tiles)
 {
     if (plan->options.tile_span)
         return (uint32_t)plan->options.tile_span;
-    const char *e = getenv("HZB_SPAN"); if (e) return (uint32_t)atoi(e);
     return (int64_t)tiles.x * tiles.y * frames >= SPANNED_TILES ? 2 : 1;
 }
 

@@ -29,7 +29,7 @@ struct hzb_dispatch {
                             all */
     uint32_t tiles_x;    /* workgroups side by side over the first level */
     uint32_t tiles;      /* tiles a frame, less those below */
-    uint32_t span; /* of large tiles along a side that a workgroup takes one after another */
+    uint32_t span;       /* of large tiles along a side that a workgroup takes one after another */
     uint32_t run; /* 64x64 tiles of padding that a further workgroup fills; 0: there are none */
     uint32_t groups[2]; /* x and y of the dispatch; frames are z */
 };
@@ -71,8 +71,8 @@ uint64_t hzb_plan_level_offset(const struct hzb_plan *plan, uint32_t frames, int
 /* Bytes of what large tiles hand on to one another. */
 uint64_t hzb_plan_slot_bytes(const struct hzb_plan *plan, uint32_t frames);
 
-/* Of the operation's table: which known case a plan rests on, what falls with it, that case, and its frame
-   (ops/hzb/known.c). */
+/* Of the operation's table: which known case a plan rests on, what falls with it, that case, and
+   its frame (ops/hzb/known.c). */
 int hzb_known_key(const void *plan);
 uint32_t hzb_known_distrust(const void *plan);
 void hzb_known_make(const void *plan, struct hzb_known *known);
