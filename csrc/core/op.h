@@ -32,7 +32,6 @@ enum { HZB_KNOWN_CASES = 512, HZB_KNOWN_OUTPUTS = 64 };
 
 /* What a kernel must get right on a device before anything rests on it. */
 struct hzb_known {
-    int key;          /* among HZB_KNOWN_CASES */
     const char *name; /* of the kernel, for users */
     uint32_t width, height;
     int output_count;
@@ -53,14 +52,13 @@ struct hzb_op {
     enum hzb_status (*plan)(const void *request, int64_t frames, const struct hzb_limits *limits,
                             const char *device_name, void *plan, struct hzb_error *err);
 
-    size_t request_bytes;
-    /* Which known case a plan rests on; -1: none. */
+    /* Which of its HZB_KNOWN_CASES a plan rests on; -1: none. Then the bit of hzb_limits.distrusted
+       that takes the plan's kernel off, the case itself, whose request this fills, and its frame of
+       float32 words. */
     int (*known_key)(const void *plan);
-    /* The bit of hzb_limits.distrusted that takes its kernel off. */
     uint32_t (*distrust)(const void *plan);
-    /* That case; fills the request. */
+    size_t request_bytes;
     void (*known)(const void *plan, struct hzb_known *known);
-    /* Its frame: float32 words. */
     void (*fill_known)(const struct hzb_known *known, uint32_t *words);
 
     /* Frames of one submission at most, and the caller's rectangle. */

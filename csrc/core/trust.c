@@ -85,30 +85,25 @@ static void free_trial(struct trial *trial)
 }
 
 /* Make, run and free it. */
-static enum hzb_status try_plan(struct hzb_context *context, const struct hzb_job *job,
-                                const struct hzb_hooks *hooks, bool *right, struct hzb_error *err)
+static enum hzb_status try_kernel(struct hzb_context *context, const struct hzb_job *job,
+                                  const struct hzb_hooks *hooks, bool *right, struct hzb_error *err)
 {
     const struct hzb_op *op = job->op;
-    *right = true;
     struct trial *trial = hzb_calloc(1, sizeof *trial);
     void *request = hzb_calloc(1, op->request_bytes);
     if (!trial || !request) {
         hzb_free(trial);
         hzb_free(request);
-        return hzb_fail_no_memory(err, sizeof *trial);
+        return hzb_fail_no_memory(err, sizeof *trial + op->request_bytes);
     }
-    struct hzb_known *known = &trial->known;
-    known->request = request;
-    op->known(job->plan, known);
-    uint32_t *word = &context->known_right[known->key / 32], bit = 1u << known->key % 32;
+    trial->known.request = request;
+    op->known(job->plan, &trial->known);
     enum hzb_status status = make_trial(op, job->plan, trial, err);
     if (!status)
         status = run_trial(context, op, trial, hooks, right, err);
-    if (!status && *right) {
-        *word |= bit;
-    } else if (!status) {
+    if (!status && !*right) {
         context->distrusted |= op->distrust(job->plan);
-        context->distrusted_now = known->name;
+        context->distrusted_now = trial->known.name;
     }
     free_trial(trial);
     return status;
@@ -119,15 +114,19 @@ enum hzb_status hzb_trust_locked(struct hzb_context *context, const struct hzb_j
 {
     for (;;) {
         int key = job->op->known_key(job->plan);
-        if (key < 0 || (context->known_right[key / 32] & 1u << key % 32 &&
-                        !(job->op->distrust(job->plan) & context->distrusted)))
+        if (key < 0)
             return HZB_OK;
         /* Another build may have found the kernel wrong since this one was planned. */
         bool right = !(job->op->distrust(job->plan) & context->distrusted);
+        uint32_t *known_right = &context->known_right[key / 32], bit = 1u << key % 32;
+        if (right && *known_right & bit)
+            return HZB_OK;
         enum hzb_status status = HZB_OK;
         if (right)
-            status = try_plan(context, job, hooks, &right, err);
-        if (!status && !right)
+            status = try_kernel(context, job, hooks, &right, err);
+        if (!status && right)
+            *known_right |= bit;
+        else if (!status)
             status = hzb_job_plan(context, job, err);
         if (status)
             return status;

@@ -49,7 +49,7 @@ void hzb_known_make(const void *plan_, struct hzb_known *known)
     struct hzb_options *options = &request->options;
     *options = plan->options;
     options->algorithm = single ? HZB_ALGORITHM_SINGLE_PASS : HZB_ALGORITHM_TWO_PASS;
-    options->tile_span = (int32_t)first->span;
+    options->tile_span = first->span;
     options->has_view_rect = options->has_levels = options->lane_table = 0;
     /* Where large tiles are for "floor", it is as "ceil". */
     if (options->sizing == HZB_SIZING_FLOOR)
@@ -58,7 +58,6 @@ void hzb_known_make(const void *plan_, struct hzb_known *known)
     request->extent = (struct hzb_extent){
         .width = side[0], .height = side[1], .levels = hzb_level_count(sizing, side[0], side[1])};
 
-    known->key = hzb_known_key(plan);
     known->name = single ? "single_pass" : "two_pass";
     known->width = side[0];
     known->height = side[1];

@@ -25,10 +25,9 @@ struct hzb_options {
     int32_t reversed_z;
     int32_t has_view_rect, has_levels;
     int32_t lane_table;   /* for tests: kernels store lane numbers instead of depth */
-    int32_t tile_span;    /* for known cases: struct hzb_dispatch.span; 0: as it is planned */
-    int32_t unused;       /* no padding */
     int64_t view_rect[4]; /* x0, y0, x1, y1 */
     int64_t levels;
+    int64_t tile_span; /* for known cases: struct hzb_dispatch.span; 0: as it is planned */
 };
 
 /* The documented defaults. */
