@@ -35,7 +35,7 @@ SANITIZER_FAULTS := 'csrc/|runtime error|CHECK failed|(ERROR|WARNING): (Address|
 export HZB_TEST_DEVICES HZB_TEST_VALIDATION
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all sanitize sanitize-threads lint format clean system-demo system-test system-test-all
+.PHONY: help demo build test test-all soak sanitize sanitize-threads lint format clean system-demo system-test system-test-all
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -55,15 +55,19 @@ test-all: system-test-all $(VENV)/dev.stamp ## the tests, with the whole sweeps,
 	@$(BUILD)
 	$(PYTEST) $(SHARED) --whole $(ARGS)
 
+soak: system-test $(VENV)/dev.stamp ## a thousand builds in a row whose workgroups hand numbers on (hours)
+	@$(BUILD)
+	HZB_TEST_REPEATS=1000 $(PYTEST) tests/test_tiles.py -k last_workgroup $(ARGS)
+
 sanitize: ## tests of the C code under the address, undefined-behaviour and leak sanitizers
 sanitize: SANITIZERS := address,undefined
 sanitize: SANITIZER_LIBRARY := libasan.so
-sanitize: SANITIZED_TESTS := api batches cli contexts features golden inputs leaks native properties refusals sizes validation values
+sanitize: SANITIZED_TESTS := api batches cli contexts features golden inputs leaks native properties refusals sizes tiles trust validation values
 
 sanitize-threads: ## tests with threads under the thread sanitizer
 sanitize-threads: SANITIZERS := thread
 sanitize-threads: SANITIZER_LIBRARY := libtsan.so
-sanitize-threads: SANITIZED_TESTS := api blocks contexts inputs native
+sanitize-threads: SANITIZED_TESTS := api blocks contexts inputs native trust
 # The validation layer's own threads race.
 sanitize-threads: export HZB_VALIDATION := 0
 sanitize-threads: HZB_TEST_VALIDATION :=
