@@ -14,6 +14,7 @@ them. In the same run:
   also given less what it takes more here;
 - what one would write in PyTorch and CUDA instead (`gpu_rivals.py`).
 
+What a submission sets before its kernels, the counts of `single_pass`, is not in the figures.
 What a device refuses is a dash, with the reason once. A batch is measured as one submission.
 """
 

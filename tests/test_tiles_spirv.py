@@ -37,7 +37,7 @@ SHUFFLES = {
 
 # Beside those of a tile: two where its number is left in several slots, one before the next tile of
 # the same workgroup, and one before the next round.
-BARRIERS_BETWEEN_TILES = 4
+BARRIERS_BETWEEN_TILES = 5
 
 # Where chains that end earlier leave the loop over levels. Without it spirv-opt can unroll that, as
 # drivers do.

@@ -27,8 +27,8 @@ struct hzb_context {
     /* Known cases that came out right, under the lock, and what other cases made distrusted. */
     uint32_t known_right[HZB_KNOWN_CASES / 32];
     atomic_uint distrusted;
-    _Atomic(const char *) distrusted_now; /* to be told to the user, once */
-    uint32_t heap[HZB_MEMORY_USES];       /* by enum hzb_memory_use */
+    atomic_uint untold;             /* of those, what the user has not been told of */
+    uint32_t heap[HZB_MEMORY_USES]; /* by enum hzb_memory_use */
     uint64_t heap_bytes[HZB_MEMORY_USES];
     struct hzb_context *next_shared;
     struct hzb_context *next_open; /* of all contexts in the process */

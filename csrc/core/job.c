@@ -45,8 +45,7 @@ static enum hzb_status check_heaps(const struct hzb_context *context, const stru
     job->op->needs(job->plan, frames < group ? (uint32_t)frames : group, &needs);
 
     bool unified = context->limits.unified;
-    uint64_t image_bytes =
-        (uint64_t)needs.image_width * needs.image_height * needs.image_layers * sizeof(uint32_t);
+    uint64_t image_bytes = hzb_needs_image_bytes(&needs);
     const struct {
         enum hzb_memory_use use;
         uint64_t bytes;

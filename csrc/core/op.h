@@ -27,12 +27,17 @@ struct hzb_resources {
     struct hzb_block *block; /* kept while a submission writes to it; NULL: none */
 };
 
+static inline uint64_t hzb_needs_image_bytes(const struct hzb_needs *needs)
+{
+    return (uint64_t)needs->image_width * needs->image_height * needs->image_layers *
+           sizeof(uint32_t);
+}
+
 /* Cases of an operation whose answers are known, and the results of one at most. */
 enum { HZB_KNOWN_CASES = 512, HZB_KNOWN_OUTPUTS = 64 };
 
 /* What a kernel must get right on a device before anything rests on it. */
 struct hzb_known {
-    const char *name; /* of the kernel, for users */
     uint32_t width, height;
     int output_count;
     uint64_t output_bytes[HZB_KNOWN_OUTPUTS];

@@ -95,8 +95,8 @@ static enum hzb_status make_entry(struct hzb_context *context, const struct hzb_
 {
     struct hzb_needs needs;
     op->needs(plan, frames, &needs);
-    uint64_t bytes =
-        needs.upload_bytes + needs.device_bytes + needs.scratch_bytes + 2 * needs.result_bytes;
+    uint64_t bytes = needs.upload_bytes + needs.device_bytes + needs.scratch_bytes +
+                     hzb_needs_image_bytes(&needs) + 2 * needs.result_bytes;
     make_room(context->device, context->plans, bytes);
 
     struct entry *entry = hzb_calloc(1, sizeof *entry);
@@ -151,6 +151,14 @@ enum hzb_status hzb_plans_get_locked(struct hzb_context *context, const struct h
     plans->kept[0] = entry;
     *resources = &entry->resources;
     return HZB_OK;
+}
+
+void hzb_plans_forget_locked(struct hzb_context *context, const struct hzb_op *op, const void *plan,
+                             uint32_t frames)
+{
+    int index = find(context->plans, op, plan, frames);
+    if (index >= 0 && !context->plans->kept[index]->resources.commands.submitted)
+        remove_entry(context->device, context->plans, index);
 }
 
 void hzb_plans_drop_locked(struct hzb_context *context, struct hzb_resources *resources)

@@ -18,6 +18,10 @@ enum hzb_status hzb_plans_get_locked(struct hzb_context *context, const struct h
                                      struct hzb_resources **resources, struct hzb_error *err);
 void hzb_plans_drop_locked(struct hzb_context *context, struct hzb_resources *resources);
 
+/* Drop what is kept for a plan, unless it is in flight. */
+void hzb_plans_forget_locked(struct hzb_context *context, const struct hzb_op *op, const void *plan,
+                             uint32_t frames);
+
 /* Wait until a submission is done, or the hooks end the wait: it then stays in flight. */
 enum hzb_status hzb_plans_await_locked(struct hzb_context *context, struct hzb_resources *resources,
                                        const struct hzb_hooks *hooks, struct hzb_error *err);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "core/plans.h"
 
 #include <string.h>
 
@@ -16,7 +17,7 @@ struct trial {
     struct hzb_output outputs[2][HZB_KNOWN_OUTPUTS];
 };
 
-static enum hzb_status make_trial(const struct hzb_op *op, const void *plan, struct trial *trial,
+static enum hzb_status make_trial(const struct hzb_op *op, struct trial *trial,
                                   struct hzb_error *err)
 {
     struct hzb_known *known = &trial->known;
@@ -29,7 +30,6 @@ static enum hzb_status make_trial(const struct hzb_op *op, const void *plan, str
         trial->results[side] = hzb_calloc(trial->result_bytes, 1);
     if (!trial->plan || !trial->words || !trial->results[0] || !trial->results[1])
         return hzb_fail_no_memory(err, texels * sizeof *trial->words + 2 * trial->result_bytes);
-    memcpy(trial->plan, plan, op->plan_bytes);
     op->fill_known(known, trial->words);
     for (int side = 0; side < 2; side++) {
         char *data = trial->results[side];
@@ -66,6 +66,8 @@ static enum hzb_status run_trial(struct hzb_context *context, const struct hzb_o
     enum hzb_status status = hzb_job_plan(context, &job, err);
     if (!status)
         status = hzb_job_run_locked(context, &job, hooks, err);
+    /* Nobody builds this frame again. */
+    hzb_plans_forget_locked(context, op, trial->plan, 1);
     if (!status)
         status = op->run_cpu(known->request, &frames, trial->outputs[1], hooks, err);
     if (!status)
@@ -98,15 +100,23 @@ static enum hzb_status try_kernel(struct hzb_context *context, const struct hzb_
     }
     trial->known.request = request;
     op->known(job->plan, &trial->known);
-    enum hzb_status status = make_trial(op, job->plan, trial, err);
+    enum hzb_status status = make_trial(op, trial, err);
     if (!status)
         status = run_trial(context, op, trial, hooks, right, err);
     if (!status && !*right) {
         context->distrusted |= op->distrust(job->plan);
-        context->distrusted_now = trial->known.name;
+        context->untold |= op->distrust(job->plan);
     }
     free_trial(trial);
     return status;
+}
+
+/* The arrays have their memory already. */
+static enum hzb_status plan_anew(struct hzb_context *context, const struct hzb_job *job,
+                                 struct hzb_error *err)
+{
+    enum hzb_status status = hzb_job_plan(context, job, err);
+    return status ? status : hzb_job_check_memory(context, job, 0, err);
 }
 
 enum hzb_status hzb_trust_locked(struct hzb_context *context, const struct hzb_job *job,
@@ -127,7 +137,7 @@ enum hzb_status hzb_trust_locked(struct hzb_context *context, const struct hzb_j
         if (!status && right)
             *known_right |= bit;
         else if (!status)
-            status = hzb_job_plan(context, job, err);
+            status = plan_anew(context, job, err);
         if (status)
             return status;
     }

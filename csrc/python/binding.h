@@ -188,7 +188,7 @@ struct hzb_context *hzb_context_for(struct hzb_module *module, PyObject *device,
 /* hzb_context_release, which may wait, without the interpreter lock; NULL is allowed. */
 void hzb_release_context(struct hzb_context *context);
 
-/* Log, once, a kernel that the context came to distrust in the build before. */
+/* Log, once each, the kernels that the context came to distrust in the build before. */
 int hzb_log_distrust(struct hzb_context *context);
 
 /* "1.3.255" */

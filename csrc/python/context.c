@@ -224,17 +224,18 @@ static int log_notice(struct hzb_module *module, const struct hzb_notice *notice
 int hzb_log_distrust(struct hzb_context *context)
 {
     /* Only read, as a rule: this comes after every build. */
-    const char *name =
-        context->distrusted_now ? atomic_exchange(&context->distrusted_now, NULL) : NULL;
-    if (!name)
-        return 0;
-    return log_text("warning",
-                    PyUnicode_FromFormat(
-                        "%s, driver %s %s, gets the kernel of algorithm=\"%s\" wrong: its known "
-                        "case came out with other bits. Builds take another one from now on, "
-                        "with the right bits",
-                        context->info.name, context->info.driver_name, context->info.driver_version,
-                        name));
+    uint32_t kernels = context->untold ? atomic_exchange(&context->untold, 0) : 0;
+    for (int i = 0; kernels >> i; i++)
+        if (kernels >> i & 1 &&
+            log_text("warning",
+                     PyUnicode_FromFormat(
+                         "%s, driver %s %s, gets the kernel of algorithm=\"%s\" wrong: its known "
+                         "case came out with other bits. Builds take another one from now on, "
+                         "with the right bits",
+                         context->info.name, context->info.driver_name,
+                         context->info.driver_version, hzb_kernel_name(i))) < 0)
+            return -1;
+    return 0;
 }
 
 /* ---- hzb.Context ---- */

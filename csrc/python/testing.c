@@ -76,13 +76,6 @@ static PyObject *take_validation_messages(PyObject *Py_UNUSED(self), PyObject *P
     return list;
 }
 
-static const char *const kernel_names[HZB_KERNELS] = {
-    [HZB_KERNEL_PER_LEVEL] = "per_level",
-    [HZB_KERNEL_BATCHED] = "batched",
-    [HZB_KERNEL_TILES] = "two_pass",
-    [HZB_KERNEL_SINGLE_PASS] = "single_pass",
-};
-
 static PyObject *describe_dispatch(const struct hzb_dispatch *dispatch)
 {
     static const char *const sources[] = {
@@ -90,7 +83,7 @@ static PyObject *describe_dispatch(const struct hzb_dispatch *dispatch)
         [HZB_SOURCE_INPUT] = "input",
         [HZB_SOURCE_LEVEL] = "level",
     };
-    return Py_BuildValue("{sssssisisIsIsIsIs(II)}", "kernel", kernel_names[dispatch->kernel],
+    return Py_BuildValue("{sssssisisIsIsIsIs(II)}", "kernel", hzb_kernel_name(dispatch->kernel),
                          "source", sources[dispatch->source], "first", (int)dispatch->first,
                          "count", (int)dispatch->count, "tile_shift", dispatch->tile_shift,
                          "tiles_x", dispatch->tiles_x, "tiles", dispatch->tiles, "run",
@@ -182,9 +175,10 @@ static PyObject *distrusted(PyObject *self, PyObject *device)
     hzb_release_context(context);
     PyObject *names = PyList_New(0);
     for (int i = 0; names && i < HZB_KERNELS; i++) {
-        PyObject *name =
-            bits & 1u << i ? PyUnicode_FromString(kernel_names[i]) : Py_NewRef(Py_None);
-        if (!name || (name != Py_None && PyList_Append(names, name) < 0))
+        if (!(bits >> i & 1))
+            continue;
+        PyObject *name = PyUnicode_FromString(hzb_kernel_name(i));
+        if (!name || PyList_Append(names, name) < 0)
             Py_CLEAR(names);
         Py_XDECREF(name);
     }
@@ -284,9 +278,8 @@ static PyObject *measure(PyObject *self, PyObject *const *args, Py_ssize_t count
     if (hzb_parse(module, &signature, args, count, keywords, values) == 0 &&
         parse_measure(values, &settings) == 0 &&
         hzb_call_prepare(module, values, false, &call) == 0) {
-        /* A batch is measured as one submission, which builds keep smaller to spare memory. */
-        if (call.context->device && call.input.frames.count > 0)
-            call.plan.group_frames = (uint32_t)call.input.frames.count;
+        /* A batch is measured as one submission, where the device can take it. */
+        call.plan.group_frames = call.plan.most_frames;
         times = times_of(module, &call, &settings);
     }
     hzb_call_close(&call);

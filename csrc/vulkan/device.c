@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Invocations of the kernels' workgroups, which full subgroups of the required size must fill. */
-#define SMALLEST_GROUP 64
-#define LARGEST_GROUP 256
+/* Invocations of the smallest workgroups, which full subgroups of the required size must fill. */
+#define GROUP_SIZE 64
 
 /* What a driver may add to a buffer as it allocates it: SwiftShader refuses one of just the size
    that it names as the largest. */
@@ -102,8 +101,8 @@ static uint32_t usable_subgroup_size(const VkPhysicalDeviceSubgroupProperties *s
                   subgroup->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
                   subgroup->supportedOperations & VK_SUBGROUP_FEATURE_BASIC_BIT &&
                   control->minSubgroupSize <= size && size <= control->maxSubgroupSize && size &&
-                  SMALLEST_GROUP % size == 0 &&
-                  LARGEST_GROUP / size <= control->maxComputeWorkgroupSubgroups;
+                  GROUP_SIZE % size == 0 &&
+                  GROUP_SIZE / size <= control->maxComputeWorkgroupSubgroups;
     return usable ? size : 0;
 }
 
@@ -163,7 +162,11 @@ static void read_limits(struct hzb_device *device, const struct extensions *exte
             BUFFER_PADDING,
         .group_count = {limits->maxComputeWorkGroupCount[0], limits->maxComputeWorkGroupCount[1],
                         limits->maxComputeWorkGroupCount[2]},
-        .group_invocations = limits->maxComputeWorkGroupInvocations,
+        .group_invocations =
+            limits->maxComputeWorkGroupInvocations < limits->maxComputeWorkGroupSize[0]
+                ? limits->maxComputeWorkGroupInvocations
+                : limits->maxComputeWorkGroupSize[0],
+        .group_subgroups = control.maxComputeWorkgroupSubgroups,
         .shared_bytes = limits->maxComputeSharedMemorySize,
         .image_side = images ? limits->maxImageDimension2D : 0,
         .image_layers = images ? limits->maxImageArrayLayers : 0,

@@ -14,7 +14,8 @@ struct hzb_limits {
     uint64_t storage_range;     /* maxStorageBufferRange */
     uint64_t buffer_bytes;      /* the largest buffer, less what drivers add to one */
     uint32_t group_count[3];    /* maxComputeWorkGroupCount */
-    uint32_t group_invocations; /* maxComputeWorkGroupInvocations, x size included */
+    uint32_t group_invocations; /* of one dimension: maxComputeWorkGroupInvocations or less */
+    uint32_t group_subgroups;   /* of required size: maxComputeWorkgroupSubgroups */
     uint32_t shared_bytes;
     uint32_t image_side;    /* maxImageDimension2D; 0 when images are hidden */
     uint32_t image_layers;  /* maxImageArrayLayers */

@@ -44,6 +44,8 @@ void leave(Pair pair, uint round, uvec2 tiles, uvec2 tile, uint frame)
             slots.words[index] = uint(chain == 0u ? pair.x : pair.y) ^ SLOT_FLIP;
         }
     }
+    if (size.x * size.y > 1u)
+        barrier(); // the first lane counts all of them in
 }
 
 // Count this workgroup into a tile of the next round, for which `tiles` of this one are.

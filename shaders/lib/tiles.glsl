@@ -16,7 +16,7 @@ layout(push_constant) uniform Push
 {
     uvec2 source_size;
     uvec2 level_size; // of the first level
-    uvec2 tiles;      // of workgroups of their own; what is beyond them repeats along an axis
+    uvec2 tiles;      // that are reduced; what is beyond them repeats along an axis
     uint levels;
     uint first_round_and_run; // 0: tiles over the frame; 1: those over what they left
     uint start[24];           // texels before each level, in the buffers of levels
@@ -124,26 +124,17 @@ ivec4 hold_usual(uvec4 bits, bool is_max)
     return is_max ? ~halves : halves;
 }
 
-uvec4 quad_min(uvec4 rows[4])
-{
-    uvec4 upper = min(rows[0], rows[1]), lower = min(rows[2], rows[3]);
-    return uvec4(min(upper.x, upper.y), min(upper.z, upper.w), min(lower.x, lower.y),
-                 min(lower.z, lower.w));
-}
-
-uvec4 quad_max(uvec4 rows[4])
-{
-    uvec4 upper = max(rows[0], rows[1]), lower = max(rows[2], rows[3]);
-    return uvec4(max(upper.x, upper.y), max(upper.z, upper.w), max(lower.x, lower.y),
-                 max(lower.z, lower.w));
-}
-
-ivec4 quad_first(ivec4 rows[4])
-{
-    ivec4 upper = min(rows[0], rows[1]), lower = min(rows[2], rows[3]);
-    return ivec4(min(upper.x, upper.y), min(upper.z, upper.w), min(lower.x, lower.y),
-                 min(lower.z, lower.w));
-}
+// What is left of each of the four quads of 4x4 numbers.
+#define REDUCE_QUADS(name, vector, nearest)                                                        \
+    vector name(vector rows[4])                                                                    \
+    {                                                                                              \
+        vector upper = nearest(rows[0], rows[1]), lower = nearest(rows[2], rows[3]);               \
+        return vector(nearest(upper.x, upper.y), nearest(upper.z, upper.w),                        \
+                      nearest(lower.x, lower.y), nearest(lower.z, lower.w));                       \
+    }
+REDUCE_QUADS(quad_min, uvec4, min)
+REDUCE_QUADS(quad_max, uvec4, max)
+REDUCE_QUADS(quad_first, ivec4, min)
 
 // The four quads of 4x4 numbers: left and right of the upper row, then of the lower one.
 struct Block {
@@ -247,7 +238,8 @@ ivec4 load_slots(uint start, uint pitch)
 {
     ivec4 rows[4];
     bool all_there;
-    // Whoever is counted has written its slots; where that is not seen yet, it soon will be.
+    // Whoever is counted has written its slots; where that is not seen yet, it soon will be. So
+    // what is read needs no fence, which would wait for the stores of levels too.
     do {
         uvec4 least = uvec4(0xffffffffu);
         [[unroll]] for (uint i = 0u; i < 4u; i++) {

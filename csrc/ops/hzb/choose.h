@@ -4,9 +4,9 @@
 
 #include "ops/hzb/plan.h"
 
-/* The fastest for these levels and so many frames on such a device, as an enum hzb_algorithm. The
-   plan needs its options, sides and levels. */
-int hzb_choose_algorithm(const struct hzb_plan *plan, int64_t frames,
+/* The fastest for these levels and so many frames of a submission on such a device, as an enum
+   hzb_algorithm. The plan needs its options, sides and levels. */
+int hzb_choose_algorithm(const struct hzb_plan *plan, uint32_t frames,
                          const struct hzb_limits *limits);
 
 #endif

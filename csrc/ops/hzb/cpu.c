@@ -234,7 +234,7 @@ static bool make_easy_halves(const struct build *build, const struct passes *pas
                              int64_t count, const struct ahead *ahead, uint16_t *const targets[2])
 {
     uint32_t best[2][PIECE];
-    struct hzb_cpu_bound bounds[2];
+    struct hzb_cpu_bound bounds[2] = {{0}};
     for (int chain = 0; chain < build->chains; chain++)
         bounds[build->takes_max[chain]] =
             (struct hzb_cpu_bound){best[chain], build->rounding[chain], targets[chain] + first};

@@ -1,6 +1,6 @@
-/* The known cases of kernels whose workgroups or lanes hand numbers on to one another: hundreds of
-   tiles, every phase. What is right is what the processor makes of them. The simpler kernels have
-   none: they are what remains. */
+/* The known cases of the kernels of large tiles, whose workgroups hand numbers on to one another:
+   hundreds of tiles, every phase. What is right is what the processor makes of them. The other
+   kernels have none: they are what remains. */
 #include "ops/hzb/plan.h"
 
 /* Frames of three rounds: with too few tiles beyond them to be filled by workgroups of their own,
@@ -58,7 +58,6 @@ void hzb_known_make(const void *plan_, struct hzb_known *known)
     request->extent = (struct hzb_extent){
         .width = side[0], .height = side[1], .levels = hzb_level_count(sizing, side[0], side[1])};
 
-    known->name = single ? "single_pass" : "two_pass";
     known->width = side[0];
     known->height = side[1];
     for (int chain = 0; chain < plan->chains; chain++)

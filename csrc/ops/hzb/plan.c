@@ -25,14 +25,25 @@
 #define PADDING_RUN 8
 #define LEAST_PADDING 256
 
-/* Tiles of all frames from which on each workgroup of a single pass takes 2x2 of them: 16384x16384
-   gains 6 %, 7680x4320 nothing (benchmarks/records/2026-11-30-h200-kernels.md). */
+/* Tiles of a submission from which on each workgroup of a single pass takes 2x2 of them:
+   16384x16384 gains 6 %, 7680x4320 nothing (benchmarks/records/2026-11-30-h200-kernels.md). */
 #define SPANNED_TILES 30000
 
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level)
 {
     const struct hzb_level_size *size = &plan->size[level];
     return (uint64_t)frames * size->width * size->height * plan->texel_bytes;
+}
+
+const char *hzb_kernel_name(int kernel)
+{
+    static const char *const names[HZB_KERNELS] = {
+        [HZB_KERNEL_PER_LEVEL] = "per_level",
+        [HZB_KERNEL_BATCHED] = "batched",
+        [HZB_KERNEL_TILES] = "two_pass",
+        [HZB_KERNEL_SINGLE_PASS] = "single_pass",
+    };
+    return names[kernel];
 }
 
 static uint64_t align_level(uint64_t bytes)
@@ -98,7 +109,9 @@ static uint32_t divide_up(uint32_t value, uint32_t by) { return value / by + (va
 
 static bool has_large_tiles(const struct hzb_limits *limits)
 {
-    return limits->subgroup_shuffle && limits->group_invocations >= LARGE_GROUP;
+    return limits->subgroup_shuffle && limits->group_invocations >= LARGE_GROUP &&
+           (!limits->subgroup_size ||
+            LARGE_GROUP / limits->subgroup_size <= limits->group_subgroups);
 }
 
 static bool is_power_of_two(uint32_t value) { return (value & (value - 1)) == 0; }
@@ -155,14 +168,14 @@ static struct grid round_grid(const struct hzb_plan *plan, int round)
 }
 
 /* Workgroups of a single pass wait for their count, which several tiles for each make less. */
-static uint32_t tile_span(const struct hzb_plan *plan, int64_t frames, struct grid tiles)
+static uint32_t tile_span(const struct hzb_plan *plan, uint32_t frames, struct grid tiles)
 {
     if (plan->options.tile_span)
         return (uint32_t)plan->options.tile_span;
-    return (int64_t)tiles.x * tiles.y * frames >= SPANNED_TILES ? 2 : 1;
+    return (uint64_t)tiles.x * tiles.y * frames >= SPANNED_TILES ? 2 : 1;
 }
 
-static void add_tiles(struct hzb_plan *plan, int64_t frames, const struct hzb_limits *limits,
+static void add_tiles(struct hzb_plan *plan, uint32_t frames, const struct hzb_limits *limits,
                       bool single_pass)
 {
     struct grid grid = round_grid(plan, 0), tiles = grid;
@@ -239,6 +252,12 @@ static uint64_t submission_bytes(const struct hzb_plan *plan, uint32_t frames)
     return hzb_plan_frame_bytes(plan, frames) + result_bytes(plan, frames);
 }
 
+static uint32_t modest_frames(const struct hzb_plan *plan, uint32_t most)
+{
+    uint32_t modest = frames_within(plan, most, SUBMISSION_BYTES, submission_bytes);
+    return modest ? modest : 1;
+}
+
 struct bound {
     uint64_t (*bytes)(const struct hzb_plan *, uint32_t);
     const char *what, *limit;
@@ -274,18 +293,24 @@ static enum hzb_status plan_group(struct hzb_plan *plan, int64_t frames,
         if (status)
             return status;
     }
-    uint32_t modest = frames_within(plan, plan->group_frames, SUBMISSION_BYTES, submission_bytes);
-    plan->group_frames = modest ? modest : 1;
-
     struct hzb_dispatch *first = &plan->dispatches[0];
+    uint32_t modest = modest_frames(plan, plan->group_frames);
     if (first->kernel == HZB_KERNEL_BATCHED && plan->width <= limits->image_side &&
-        plan->height <= limits->image_side && plan->group_frames <= limits->image_layers) {
+        plan->height <= limits->image_side && modest <= limits->image_layers) {
         first->source = HZB_SOURCE_IMAGE;
-        return HZB_OK;
+        if (plan->group_frames > limits->image_layers)
+            plan->group_frames = limits->image_layers;
+    } else {
+        const struct bound source = {hzb_plan_frame_bytes, "texels", "maxStorageBufferRange",
+                                     limits->storage_range};
+        enum hzb_status status = bound_group(plan, &source, device_name, err);
+        if (status)
+            return status;
     }
-    const struct bound source = {hzb_plan_frame_bytes, "texels", "maxStorageBufferRange",
-                                 limits->storage_range};
-    return bound_group(plan, &source, device_name, err);
+    plan->most_frames = plan->group_frames;
+    if (plan->group_frames > modest)
+        plan->group_frames = modest;
+    return HZB_OK;
 }
 
 static enum hzb_status check_algorithm(const struct hzb_options *options,
@@ -310,7 +335,7 @@ static enum hzb_status check_algorithm(const struct hzb_options *options,
 
 /* The kernel for a plan: the one that is asked for, where the levels allow it and the context
    trusts it; else the next simpler one. */
-static enum hzb_kernel_id choose_kernel(const struct hzb_plan *plan, int64_t frames,
+static enum hzb_kernel_id choose_kernel(const struct hzb_plan *plan, uint32_t frames,
                                         const struct hzb_limits *limits)
 {
     static const enum hzb_kernel_id kernels[] = {
@@ -361,10 +386,12 @@ enum hzb_status hzb_plan_make(const struct hzb_options *options, const struct hz
             (uint32_t)hzb_level_side(options->sizing, extent->width, i),
             (uint32_t)hzb_level_side(options->sizing, extent->height, i),
         };
-    enum hzb_kernel_id kernel = choose_kernel(plan, frames, limits);
+    /* What a kernel gains depends on how much there is of a submission. */
+    uint32_t together = modest_frames(plan, frames < UINT32_MAX ? (uint32_t)frames : UINT32_MAX);
+    enum hzb_kernel_id kernel = choose_kernel(plan, together, limits);
     if (kernel == HZB_KERNEL_PER_LEVEL || kernel == HZB_KERNEL_BATCHED)
         add_batches(plan, limits, kernel);
     else
-        add_tiles(plan, frames, limits, kernel == HZB_KERNEL_SINGLE_PASS);
+        add_tiles(plan, together, limits, kernel == HZB_KERNEL_SINGLE_PASS);
     return plan_group(plan, frames, limits, device_name, err);
 }

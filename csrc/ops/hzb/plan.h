@@ -22,12 +22,15 @@ enum hzb_source {
 /* The most levels that the push constants of large tiles hold. */
 #define HZB_TILE_LEVELS 24
 
+/* The algorithm that a kernel is named by. */
+const char *hzb_kernel_name(int kernel);
+
 struct hzb_dispatch {
     int32_t kernel, source; /* the enums above */
     int32_t first, count;   /* levels written */
     uint32_t tile_shift; /* a workgroup covers 2^tile_shift texels a row of the first level, 64 in
                             all */
-    uint32_t tiles_x;    /* workgroups side by side over the first level */
+    uint32_t tiles_x;    /* tiles side by side over the first level */
     uint32_t tiles;      /* tiles a frame, less those below */
     uint32_t span;       /* of large tiles along a side that a workgroup takes one after another */
     uint32_t run; /* 64x64 tiles of padding that a further workgroup fills; 0: there are none */
@@ -49,7 +52,8 @@ struct hzb_plan {
     uint32_t subgroup_size;      /* that pipelines require; 0: none */
     int32_t storage16, unified;  /* the device's */
     int32_t dispatch_count;
-    uint32_t group_frames;
+    uint32_t group_frames; /* of a submission, which takes no more memory than it must */
+    uint32_t most_frames;  /* that one could take */
     struct hzb_dispatch dispatches[HZB_MAX_LEVELS];
 };
 
