@@ -35,7 +35,7 @@ SHUFFLES = {
     64: [1, 2, 4, 8, 16, 32, 1, 2],
 }
 
-# Beside those of a tile: two where its number is left in several slots, one before the next tile of
+# Beside those of a tile: three where its number is left in several slots, one before the next tile of
 # the same workgroup, and one before the next round.
 BARRIERS_BETWEEN_TILES = 5
 
