@@ -132,7 +132,7 @@ def _is_slow(record):
 
 
 def _is_for_whole_sweeps(item, parameters):
-    """What a slow device leaves to them: what is marked, and one of two names of a kernel."""
+    """Tell what a slow device leaves to them: what is marked, and one of two names of a kernel."""
     same_kernel = parameters.get("algorithm") == "two_pass" and item.path.stem != "test_golden"
     return same_kernel or item.get_closest_marker("whole_if_slow") is not None
 

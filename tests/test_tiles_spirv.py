@@ -35,8 +35,8 @@ SHUFFLES = {
     64: [1, 2, 4, 8, 16, 32, 1, 2],
 }
 
-# Beside those of a tile: three where its number is left in several slots, one before the next tile of
-# the same workgroup, and one before the next round.
+# Beside those of a tile: three where its number is left in several slots, one before the next tile
+# of the same workgroup, and one before the next round.
 BARRIERS_BETWEEN_TILES = 5
 
 # Where chains that end earlier leave the loop over levels. Without it spirv-opt can unroll that, as
