@@ -229,7 +229,7 @@ WORDS = {
     "sizing": '"pow2", "floor", "ceil"',
     "rounding": '"conservative", "nearest", "unreal"',
     "nan": '"propagate", "ignore"',
-    "algorithm": '"auto", "per_level", "batched"',
+    "algorithm": '"auto", "per_level", "batched", "two_pass", "single_pass"',
 }
 
 

@@ -238,7 +238,7 @@ static uint32_t frames_within(const struct hzb_plan *plan, uint32_t most, uint64
 {
     uint32_t low = 0;
     while (low < most) {
-        uint32_t middle = low + (most - low + 1) / 2;
+        uint32_t middle = most - (most - low) / 2;
         if (bytes(plan, middle) <= limit)
             low = middle;
         else
