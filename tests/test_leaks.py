@@ -177,6 +177,7 @@ def test_memory_of_refusals(device):
 
 def test_contexts_come_and_go(device):
     hzb.devices()
+    hzb.Context(device).close()  # lets go of memory that other tests left idle
     live = _core._live()
     for turn in range(9):
         context = hzb.Context(device)

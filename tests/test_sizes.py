@@ -97,15 +97,15 @@ def assert_single_pixels_arrive(build, side, sizing):
 
 
 @pytest.mark.parametrize("sizing", SIZINGS)
-def test_one_pixel_reaches_every_level(build, sizing):
-    for side in range(1, 34):
+def test_one_pixel_reaches_every_level(build, share_of_sweep, sizing):
+    for side in range(1, 34, share_of_sweep):
         assert_single_pixels_arrive(build, side, sizing)
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("sizing", SIZINGS)
-def test_one_pixel_reaches_every_level_of_larger_squares(build, share_of_sweep, sizing):
-    for side in range(34, 67, share_of_sweep):
+def test_one_pixel_reaches_every_level_of_more_squares(build, share_of_sweep, sizing):
+    for side in (*range(1, 34), *range(34, 67, share_of_sweep)):
         assert_single_pixels_arrive(build, side, sizing)
 
 
