@@ -88,7 +88,7 @@ def test_padding_is_filled_where_there_is_much_of_it(device, tiled):
     assert (step["tiles_x"], step["tiles"]) == (19, 19 * 18)
     assert step["run"] == 8
     padding = 2 * 18 + 2 * 32  # runs of 13 to the right, and of 14 below all 32
-    assert step["groups"] == (19 * 18 + padding, 1)
+    assert step["groups"] == (19, 18 + -(-padding // 19))
     for shape, options in [
         ((1000, 1000), {}),
         ((1030, 1100), {"sizing": "ceil"}),

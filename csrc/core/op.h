@@ -38,10 +38,10 @@ enum { HZB_KNOWN_CASES = 512, HZB_KNOWN_OUTPUTS = 64 };
 
 /* What a kernel must get right on a device before anything rests on it. */
 struct hzb_known {
-    uint32_t width, height;
+    uint32_t frames, width, height;
     int output_count;
-    uint64_t output_bytes[HZB_KNOWN_OUTPUTS];
-    void *request; /* for plan and run_cpu; of the caller's memory */
+    uint64_t output_bytes[HZB_KNOWN_OUTPUTS]; /* a frame */
+    void *request;                            /* for plan and run_cpu; of the caller's memory */
 };
 
 struct hzb_op {

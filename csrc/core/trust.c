@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The memory of one case: its request and plan, its frame, and its results twice. */
+/* The memory of one case: its request and plan, its frames, and its results twice. */
 struct trial {
     struct hzb_known known;
     void *plan;
@@ -22,8 +22,8 @@ static enum hzb_status make_trial(const struct hzb_op *op, struct trial *trial,
 {
     struct hzb_known *known = &trial->known;
     for (int i = 0; i < known->output_count; i++)
-        trial->result_bytes += known->output_bytes[i];
-    uint64_t texels = (uint64_t)known->width * known->height;
+        trial->result_bytes += known->frames * known->output_bytes[i];
+    uint64_t texels = (uint64_t)known->frames * known->width * known->height;
     trial->plan = hzb_calloc(1, op->plan_bytes);
     trial->words = hzb_calloc(texels, sizeof *trial->words);
     for (int side = 0; side < 2; side++)
@@ -36,7 +36,7 @@ static enum hzb_status make_trial(const struct hzb_op *op, struct trial *trial,
         for (int i = 0; i < known->output_count; i++) {
             trial->outputs[side][i] =
                 (struct hzb_output){.data = data, .frame_bytes = known->output_bytes[i]};
-            data += known->output_bytes[i];
+            data += known->frames * known->output_bytes[i];
         }
     }
     return HZB_OK;
@@ -50,7 +50,10 @@ static enum hzb_status run_trial(struct hzb_context *context, const struct hzb_o
     const struct hzb_frames frames = {
         .data = (const char *)trial->words,
         .scalar = HZB_SCALAR_F32,
-        .count = 1,
+        .leading_axes = 1,
+        .leading_shape = {known->frames},
+        .leading_strides = {(int64_t)known->width * known->height * 4},
+        .count = known->frames,
         .height = known->height,
         .width = known->width,
         .row_stride = (int64_t)known->width * 4,
@@ -66,8 +69,8 @@ static enum hzb_status run_trial(struct hzb_context *context, const struct hzb_o
     enum hzb_status status = hzb_job_plan(context, &job, err);
     if (!status)
         status = hzb_job_run_locked(context, &job, hooks, err);
-    /* Nobody builds this frame again. */
-    hzb_plans_forget_locked(context, op, trial->plan, 1);
+    /* Nobody builds these frames again. */
+    hzb_plans_forget_locked(context, op, trial->plan, known->frames);
     if (!status)
         status = op->run_cpu(known->request, &frames, trial->outputs[1], hooks, err);
     if (!status)

@@ -21,42 +21,33 @@ layout(constant_id = 12) const uint SPAN = 1u;
 
 shared bool is_last;
 
-// Leave a tile's number, which its first lane has; the last tiles along an axis also fill the slots
-// beyond theirs.
-void leave(Pair pair, uint round, uvec2 tiles, uvec2 tile, uint frame)
+void set_slots(Pair pair, SlotGrid to, uvec2 slot, uint frame)
 {
-    uint lane = lane_index();
-    uvec2 rows = slot_rows(round);
-    uvec2 end = mix(tile + 1u, rows, equal(tile + 1u, tiles));
-    uvec2 size = end - tile;
-    if (size.x * size.y > 1u) {
-        barrier();
-        if (lane == 0u)
-            share(0u, pair);
-        barrier();
-        pair = shared_pair(0u);
-    }
-    uint first = slot_index(round, 0u, frame), second = slot_index(round, 1u, frame);
-    for (uint i = lane; i < size.x * size.y; i += LANES) {
-        uint within = (tile.y + i / size.x) * rows.x + tile.x + i % size.x;
-        for (uint chain = 0u; chain < CHAINS; chain++) {
-            uint index = (chain == 0u ? first : second) + within;
-            slots.words[index] = uint(chain == 0u ? pair.x : pair.y) ^ SLOT_FLIP;
-        }
-    }
-    if (size.x * size.y > 1u)
-        barrier(); // the first lane counts all of them in
+    uint within = slot.y * to.rows.x + slot.x;
+    slots.words[slot_index(to, 0u, frame) + within] = uint(pair.x) ^ SLOT_FLIP;
+    if (CHAINS == 2u)
+        slots.words[slot_index(to, 1u, frame) + within] = uint(pair.y) ^ SLOT_FLIP;
 }
 
-// Count this workgroup into a tile of the next round, for which `tiles` of this one are.
-bool count_in(uint round, uvec2 tiles, uvec2 next, uint frame)
+// Leave a tile's number; the last along an axis also fill the slots after theirs, which are less
+// than eight.
+void leave(Pair pair, SlotGrid to, uvec2 tile, uint frame)
 {
-    uvec2 grid = grid_of(round + 1u);
+    uint lane = lane_index();
+    uvec2 end = mix(tile + 1u, to.rows, equal(tile + 1u, to.tiles));
+    uvec2 slot = tile + uvec2(lane & 7u, lane >> 3);
+    if (all(lessThan(slot, end)))
+        set_slots(pair, to, slot, frame);
+    if (end != tile + 1u)
+        barrier(); // all are on their way before the first lane counts them in
+}
+
+// Count this workgroup into a tile of the next round. Its workgroups take so many tiles a side.
+bool count_in(SlotGrid of, uint span, uvec2 next, uint frame)
+{
     if (lane_index() == 0u) {
-        uvec2 parts = min(tiles - next * 64u, uvec2(64u));
-        if (round == 0u)
-            parts = (parts + SPAN - 1u) / SPAN;
-        uint counter = slot_index(round, CHAINS, 0u) + (frame * grid.y + next.y) * grid.x + next.x;
+        uvec2 parts = (min(of.workgroups - next * 64u, uvec2(64u)) + span - 1u) / span;
+        uint counter = counter_index(of, frame) + next.y * next_workgroups(of).x + next.x;
         is_last = atomicAdd(slots.words[counter], 1u) == parts.x * parts.y - 1u;
     }
     barrier();
@@ -65,58 +56,71 @@ bool count_in(uint round, uvec2 tiles, uvec2 next, uint frame)
 
 void main()
 {
-    uint frame = gl_WorkGroupID.z, index = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-    uvec2 workgroups = (push.tiles + SPAN - 1u) / SPAN;
-    uvec2 first = uvec2(index % workgroups.x, index / workgroups.x) * SPAN;
-    if (first.y >= push.tiles.y) {
+    uint frame = gl_WorkGroupID.z;
+    uvec2 first = uvec2(0u);
+    SlotGrid of =
+        SlotGrid(push.tiles, push.tiles, slot_rows(push.tiles, (push.level_size + 31u) >> 5), 0u);
+    if (FROM_FRAME) {
+        uvec2 workgroups = (push.tiles + SPAN - 1u) / SPAN;
+        first = gl_WorkGroupID.xy;
+        if (gl_NumWorkGroups.x != workgroups.x || first.y >= workgroups.y) {
+            uint index = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+            first = uvec2(index % workgroups.x, index / workgroups.x);
+            if (first.y >= workgroups.y) {
 #if HZB_STORAGE16
-        if (REPEATED)
-            fill_beyond_tiles(index - workgroups.x * workgroups.y, frame);
+                if (REPEATED)
+                    fill_beyond_tiles(index - workgroups.x * workgroups.y, frame);
 #endif
-        return;
-    }
-    uint round = push.first_round_and_run & 1u;
-    if (round != 0u)
-        first = uvec2(0u);
-    uvec2 tile = first;
-    while (true) {
-        uint level = 6u * round;
-        uvec2 cell = tile * 16u + square_texel(lane_index());
-        Block block;
-        if (round == 0u)
-            block = load_frame(cell, frame);
-        else
-            block = load_round(round - 1u, cell, frame);
-        Pair pair = reduce_tile(block, level, tile, frame);
-        if (level + 6u < push.levels)
-            leave(pair, round, round == 0u ? push.tiles : grid_of(round), tile, frame);
-        uvec2 tiles = (push.tiles + (1u << 6u * round) - 1u) >> 6u * round;
-        if (SPAN > 1u || round != 0u) {
-            // The last tiles along an axis also take what is beyond them.
-            uvec2 end = round == 0u ? min(first + SPAN, tiles)
-                        : COUNTED   ? mix(first + 1u, grid_of(round), equal(first + 1u, tiles))
-                                    : grid_of(round);
+                return;
+            }
+        }
+        first *= SPAN;
+        uvec2 tile = first, end = min(first + SPAN, push.tiles);
+        while (true) {
+            Block block = load_frame(tile * 16u + square_texel(lane_index()), frame);
+            Pair pair = reduce_tile(block, 0u, push.level_size, tile, frame);
+            if (push.levels > 6u)
+                leave(pair, of, tile, frame);
+            if (SPAN == 1u)
+                break;
             tile.x++;
             if (tile.x == end.x)
                 tile = uvec2(first.x, tile.y + 1u);
-            if (tile.y < end.y) {
-                barrier(); // what this tile shared has been read
-                continue;
-            }
+            if (tile.y == end.y)
+                break;
+            barrier(); // what this tile shared has been read
+        }
+        first >>= 6;
+        if (!COUNTED || push.levels <= 6u || !count_in(of, SPAN, first, frame))
+            return;
+    }
+    for (uint level = 6u;; level += 6u) {
+        SlotGrid from = of;
+        uvec2 size = level_size(level), tiles = (size + 31u) >> 5;
+        of = next_slots(from, tiles);
+        // The last tiles along an axis also take what is beyond them.
+        uvec2 tile = first,
+              end = COUNTED ? mix(first + 1u, tiles, equal(first + 1u, of.workgroups)) : tiles;
+        while (true) {
+            Block block = load_left(from, tile * 16u + square_texel(lane_index()), frame);
+            Pair pair = reduce_tile(block, level, size, tile, frame);
+            if (level + 6u < push.levels && all(lessThan(tile, of.tiles)))
+                leave(pair, of, tile, frame);
+            tile.x++;
+            if (tile.x == end.x)
+                tile = uvec2(first.x, tile.y + 1u);
+            if (tile.y == end.y)
+                break;
+            barrier(); // what this tile shared has been read
         }
         if (level + 6u >= push.levels)
             return;
         first >>= 6;
-        if (COUNTED) {
-            if (!count_in(round, tiles, first, frame))
-                return;
-        } else if (round == 0u) {
-            return;
-        } else {
+        if (!COUNTED) {
             memoryBarrierBuffer();
             barrier();
+        } else if (!count_in(of, 1u, first, frame)) {
+            return;
         }
-        tile = first;
-        round++;
     }
 }

@@ -86,8 +86,8 @@ void fill_tiles(uvec2 tile, uint count, bool below, uint frame)
 // that is below.
 void fill_beyond_tiles(uint index, uint frame)
 {
-    uint run = push.first_round_and_run >> 8;
-    uvec2 grid = grid_of(0u), runs = (grid - push.tiles + run - 1u) / run;
+    uint run = push.run;
+    uvec2 grid = (push.level_size + 31u) >> 5, runs = (grid - push.tiles + run - 1u) / run;
     if (index < runs.x * push.tiles.y) {
         fill_tiles(uvec2(push.tiles.x + index % runs.x * run, index / runs.x), run, false, frame);
         return;

@@ -7,6 +7,7 @@
 
 #extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_spirv_intrinsics : require
 #define LANES 256
 #define LEVEL_ACCESS restrict writeonly
 #include "lib/chains.glsl"
@@ -18,24 +19,25 @@ layout(push_constant) uniform Push
     uvec2 level_size; // of the first level
     uvec2 tiles;      // that are reduced; what is beyond them repeats along an axis
     uint levels;
-    uint first_round_and_run; // 0: tiles over the frame; 1: those over what they left
-    uint start[24];           // texels before each level, in the buffers of levels
+    uint run;       // 64x64 tiles of padding that a further workgroup fills
+    uint start[24]; // texels before each level, in the buffers of levels
 }
 push;
 
 layout(binding = 0) restrict readonly buffer FrameQuads { uvec4 quads[]; }
 frame_quads;
 
-// The slots of each round, chain after chain, frame after frame, in rows of a multiple of four;
-// then for each 64x64 of them the number of workgroups that wrote theirs. 0 until they are written.
-layout(binding = 3) coherent volatile buffer Slots { uint words[]; }
+// The slots of each round, chain after chain, frame after frame; then for each 64x64 of them the
+// number of workgroups that wrote theirs. Of a single pass both are 0 until they are written. Two
+// views of the same words, which SPIR-V wants to be told (20: Aliased).
+layout(binding = 3) spirv_decorate(20) coherent volatile buffer Slots { uint words[]; }
 slots;
+layout(binding = 3) spirv_decorate(20) coherent volatile buffer SlotQuads { uvec4 quads[]; }
+slot_quads;
 
 // A number of each chain, as an int: a smaller one is preferred. Either the ordered bits of a
 // float32, or those of a float16 in the upper half; then what is in the lower one does not count.
 #define Pair ivec2
-
-const Pair NO_PAIR = Pair(0x7fffffff);
 
 // Makes 0 of the one int that no number has.
 const uint SLOT_FLIP = 0x80000000u;
@@ -173,20 +175,17 @@ Block load_frame(uvec2 cell, uint frame)
     uvec2 size = push.source_size, texel = cell * 4u;
     uint quads = source_quads(), start = frame * size.y;
     uvec4 rows[4];
-    if (texel.x + 4u <= size.x && texel.y + 4u <= size.y) {
-        uint index = (start + texel.y) * quads + cell.x;
+    uvec4 y = (block_taps(texel.y, size.y) + start) * quads;
+    if (texel.x + 4u <= size.x) {
         [[unroll]] for (uint i = 0u; i < 4u; i++)
-            rows[i] = frame_quads.quads[index + i * quads];
-    } else if (texel.x + 4u <= size.x) {
-        uvec4 y = (block_taps(texel.y, size.y) + start) * quads + cell.x;
-        [[unroll]] for (uint i = 0u; i < 4u; i++)
-            rows[i] = frame_quads.quads[y[i]];
+            rows[i] = frame_quads.quads[y[i] + cell.x];
     } else {
-        uvec4 x = block_taps(texel.x, size.x),
-              y = (block_taps(texel.y, size.y) + start) * quads * 4u;
-        [[unroll]] for (uint i = 0u; i < 4u; i++)
-            rows[i] = uvec4(frame_buffer.words[y[i] + x.x], frame_buffer.words[y[i] + x.y],
-                            frame_buffer.words[y[i] + x.z], frame_buffer.words[y[i] + x.w]);
+        uvec4 x = block_taps(texel.x, size.x);
+        [[unroll]] for (uint i = 0u; i < 4u; i++) {
+            uint row = y[i] * 4u;
+            rows[i] = uvec4(frame_buffer.words[row + x.x], frame_buffer.words[row + x.y],
+                            frame_buffer.words[row + x.z], frame_buffer.words[row + x.w]);
+        }
     }
     uvec4 largest = quad_max(rows);
     uvec4 smallest = CHAINS == 2u || !FIRST_IS_MAX ? quad_min(rows) : largest;
@@ -213,39 +212,55 @@ Block load_frame(uvec2 cell, uint frame)
     return block;
 }
 
-// Tiles of a round, and so slots.
-uvec2 grid_of(uint round)
-{
-    uint shift = 5u + 6u * round;
-    return (push.level_size + (1u << shift) - 1u) >> shift;
-}
+// The slots of a round: one for each tile that its workgroups begin with, and along each axis some
+// for all beyond those, so that four of them stand side by side where there are any.
+struct SlotGrid {
+    uvec2 workgroups; // in the first round: tiles
+    uvec2 tiles;
+    uvec2 rows; // multiples of four
+    uint start; // words before those of the first chain
+};
 
-uvec2 slot_rows(uint round) { return (grid_of(round) + 3u) & ~3u; }
+// Slots for tiles of which the last are beyond the frame, unless there are no more than those.
+uvec2 slot_rows(uvec2 tiles, uvec2 all_tiles)
+{
+    return min(((tiles + 2u) & ~3u) + 4u, (all_tiles + 3u) & ~3u);
+}
 
 // Words before the slots of a chain of a frame, or, one chain further, before the counters.
-uint slot_index(uint round, uint chain, uint frame)
+uint slot_index(SlotGrid of, uint chain, uint frame)
 {
-    uint start = 0u;
-    for (uint i = 0u; i < round; i++) {
-        uvec2 rows = slot_rows(i), next = grid_of(i + 1u);
-        start += gl_NumWorkGroups.z * (CHAINS * rows.x * rows.y + next.x * next.y);
-    }
-    uvec2 rows = slot_rows(round);
-    return start + (chain * gl_NumWorkGroups.z + frame) * rows.x * rows.y;
+    return of.start + (chain * gl_NumWorkGroups.z + frame) * of.rows.x * of.rows.y;
 }
 
-ivec4 load_slots(uint start, uint pitch)
+// Workgroups of the next round.
+uvec2 next_workgroups(SlotGrid of) { return (of.workgroups + 63u) >> 6; }
+
+uint counter_index(SlotGrid of, uint frame)
+{
+    uvec2 next = next_workgroups(of);
+    return slot_index(of, CHAINS, 0u) + frame * next.x * next.y;
+}
+
+// Those of the next round, which has so many tiles in all.
+SlotGrid next_slots(SlotGrid of, uvec2 all_tiles)
+{
+    uvec2 next = next_workgroups(of), tiles = min(next + 1u, all_tiles);
+    return SlotGrid(next, tiles, slot_rows(tiles, all_tiles),
+                    (counter_index(of, gl_NumWorkGroups.z) + 3u) & ~3u);
+}
+
+// The numbers of a chain of 4x4 slots.
+ivec4 load_slots(uint quad, uint pitch)
 {
     ivec4 rows[4];
     bool all_there;
-    // Whoever is counted has written its slots; where that is not seen yet, it soon will be. So
-    // what is read needs no fence, which would wait for the stores of levels too.
+    // In a single pass whoever is counted has written its slots; where that is not seen yet, it
+    // soon will be. So what is read needs no fence, which would wait for the stores of levels too.
     do {
         uvec4 least = uvec4(0xffffffffu);
         [[unroll]] for (uint i = 0u; i < 4u; i++) {
-            uint index = start + i * pitch;
-            uvec4 words = uvec4(slots.words[index], slots.words[index + 1u],
-                                slots.words[index + 2u], slots.words[index + 3u]);
+            uvec4 words = slot_quads.quads[quad + i * pitch];
             least = min(least, words);
             rows[i] = ivec4(words ^ SLOT_FLIP);
         }
@@ -254,17 +269,16 @@ ivec4 load_slots(uint start, uint pitch)
     return quad_first(rows);
 }
 
-// The block of a tile of the round after this.
-Block load_round(uint round, uvec2 cell, uint frame)
+// The block of a tile over slots, of which the last stand for what is beyond them.
+Block load_left(SlotGrid from, uvec2 cell, uint frame)
 {
-    uvec2 rows = slot_rows(round);
-    Block block = Block(ivec4(NO_PAIR.x), ivec4(NO_PAIR.x));
-    if (all(lessThan(cell * 4u, rows))) {
-        uint within = (cell.y * rows.x + cell.x) * 4u;
-        block.first = load_slots(slot_index(round, 0u, frame) + within, rows.x);
-        if (CHAINS == 2u)
-            block.second = load_slots(slot_index(round, 1u, frame) + within, rows.x);
-    }
+    uvec2 quads = from.rows >> 2;
+    cell = min(cell, quads - 1u);
+    uint within = cell.y * from.rows.x + cell.x;
+    Block block;
+    block.first = load_slots((slot_index(from, 0u, frame) >> 2) + within, quads.x);
+    if (CHAINS == 2u)
+        block.second = load_slots((slot_index(from, 1u, frame) >> 2) + within, quads.x);
     return block;
 }
 
@@ -272,6 +286,11 @@ uvec2 level_size(uint level)
 {
     return SIZING == SIZING_POW2 ? max(push.level_size >> level, uvec2(1u))
                                  : (push.level_size + (1u << level) - 1u) >> level;
+}
+
+uvec2 next_level_size(uvec2 size)
+{
+    return SIZING == SIZING_POW2 ? max(size >> 1, uvec2(1u)) : (size + 1u) >> 1;
 }
 
 // Texels before a frame's part of a level.
@@ -298,9 +317,8 @@ void store_pair(Pair pair, uint index)
 
 // The four texels of a block, of which the first is inside the level and at even coordinates; where
 // rows are even, two by two.
-void store_block(Block block, uint level, uvec2 texel, uint frame)
+void store_block(Block block, uint level, uvec2 size, uvec2 texel, uint frame)
 {
-    uvec2 size = level_size(level);
     uint index = frame_start(level, size, frame) + texel.y * size.x + texel.x;
 #if HZB_STORAGE16
     if (!STORE_FLOAT32 && (size.x & 1u) == 0u) {
@@ -338,6 +356,22 @@ Pair shared_pair(uint place)
     return Pair(shared_first[place], CHAINS == 2u ? shared_second[place] : 0);
 }
 
+Pair shared_four(uint place)
+{
+    return nearer(nearer(shared_pair(place), shared_pair(place + 1u)),
+                  nearer(shared_pair(place + 2u), shared_pair(place + 3u)));
+}
+
+// Let all lanes see what some give.
+void exchange(bool gives, uint place, Pair pair)
+{
+    if (SUBGROUP < 16u)
+        barrier(); // what was shared before has been read
+    if (gives)
+        share(place, pair);
+    barrier();
+}
+
 // Reduce over lanes that differ in the two bits from `bit` on.
 Pair shuffle_four(Pair pair, uint bit)
 {
@@ -350,55 +384,72 @@ Pair shuffle_four(Pair pair, uint bit)
     return pair;
 }
 
-// Reduce a tile from its blocks through six levels, or those there are, from `level` on. What is
-// left, if it is one number, is returned in the first lane. All lanes take part.
-Pair reduce_tile(Block block, uint level, uvec2 tile, uint frame)
+// Reduce the numbers of each four lanes, and of each sixteen, for all of them.
+void reduce_sixteen(Pair pair, out Pair of_four, out Pair of_sixteen)
 {
     uint lane = lane_index();
-    uvec2 size = level_size(level);
-    // A texel is inside its level where the first texel under it is inside the first one.
-    uvec2 first = (tile * 16u + square_texel(lane)) * 2u;
-    if (all(lessThan(first, size)))
-        store_block(block, level, first, frame);
+    if (SUBGROUP >= 4u) {
+        of_four = shuffle_four(pair, 1u);
+    } else {
+        exchange(true, lane, pair);
+        of_four = shared_four(lane & ~3u);
+    }
+    if (SUBGROUP >= 16u) {
+        of_sixteen = shuffle_four(of_four, 4u);
+    } else {
+        exchange((lane & 3u) == 0u, lane >> 2, of_four);
+        of_sixteen = shared_four((lane >> 2) & ~3u);
+    }
+}
+
+// Store a texel for each four lanes in a level and one for each sixteen in the next, at once: what
+// it takes besides the numbers is most of the work.
+void store_two_levels(Pair of_four, Pair of_sixteen, uint level, uvec2 size, uvec2 texel,
+                      uint frame)
+{
+    uint sixteenth = lane_index() & 15u;
+    bool is_next = sixteenth == 1u;
+    uvec2 next_size = next_level_size(size);
+    uint start = frame_start(level, size, frame);
+    uint next_start = frame_start(level + 1u, next_size, frame);
+    Pair pair = mix(of_four, of_sixteen, bvec2(is_next));
+    level += uint(is_next);
+    start = is_next ? next_start : start;
+    size = mix(size, next_size, bvec2(is_next));
+    texel >>= uint(is_next);
+    if (((sixteenth & 3u) == 0u || is_next) && level < push.levels && all(lessThan(texel, size)))
+        store_pair(pair, start + texel.y * size.x + texel.x);
+}
+
+// Reduce a tile from its blocks through six levels, or those there are, from `level` on, which is
+// of this size. What is left of all six is returned. All lanes take part. (SwiftShader compiles the
+// body of the loop twice in a hundred times as long as once.)
+Pair reduce_tile(Block block, uint level, uvec2 size, uvec2 tile, uint frame)
+{
+    uint lane = lane_index();
+    uvec2 square = square_texel(lane), texel = tile * 16u + square;
+    if (all(lessThan(texel * 2u, size)))
+        store_block(block, level, size, texel * 2u, frame);
     Pair pair = Pair(min(min(block.first.x, block.first.y), min(block.first.z, block.first.w)),
                      min(min(block.second.x, block.second.y), min(block.second.z, block.second.w)));
-    uint held = LANES, spread = 0u; // number i is in lane i << spread
-    bool shared_before = false;
-    [[unroll]] for (uint i = 1u; i < 6u; i++) {
+    size = next_level_size(size);
+    if (level + 1u < push.levels && all(lessThan(texel, size)))
+        store_pair(pair, frame_start(level + 1u, size, frame) + texel.y * size.x + texel.x);
+    [[unroll]] for (uint i = 2u; i < 6u; i += 2u) {
         if (level + i >= push.levels)
             break;
-        if (i > 1u) {
-            if (SUBGROUP < 4u || (4u << spread) > SUBGROUP) {
-                if (shared_before)
-                    barrier();
-                shared_before = true;
-                uint place = lane >> spread;
-                if ((lane & ((1u << spread) - 1u)) == 0u && place < held)
-                    share(place, pair);
-                barrier();
-                spread = 0u;
-                if (SUBGROUP < 4u) {
-                    uint from = 4u * min(lane, held / 4u - 1u);
-                    pair = nearer(nearer(shared_pair(from), shared_pair(from + 1u)),
-                                  nearer(shared_pair(from + 2u), shared_pair(from + 3u)));
-                    first = (tile * 32u) + (square_texel(lane) << i);
-                } else {
-                    pair = shared_pair(min(lane, held - 1u));
-                    first = (tile * 32u) + (square_texel(lane) << (i - 1u));
-                }
-            }
-            if (SUBGROUP >= 4u) {
-                pair = shuffle_four(pair, 1u << spread);
-                spread += 2u;
-            }
-            held >>= 2;
+        if (i == 4u) {
+            exchange((lane & 15u) == 0u, lane >> 4, pair);
+            pair = shared_pair(lane & 15u);
+            texel = tile * 4u + square_texel(lane & 15u);
+            size = next_level_size(size);
         }
-        if ((lane & ((1u << spread) - 1u)) == 0u && lane >> spread < held &&
-            all(lessThan(first, size))) {
-            uvec2 its_size = level_size(level + i);
-            store_pair(pair, frame_start(level + i, its_size, frame) + (first.y >> i) * its_size.x +
-                                 (first.x >> i));
-        }
+        Pair of_four, of_sixteen;
+        reduce_sixteen(pair, of_four, of_sixteen);
+        size = next_level_size(size);
+        if (i == 2u || lane < 16u)
+            store_two_levels(of_four, of_sixteen, level + i, size, texel >> 1, frame);
+        pair = of_sixteen;
     }
     return pair;
 }

@@ -34,7 +34,7 @@ struct tiles_push {
     uint32_t source_size[2];
     uint32_t level_size[2];
     uint32_t tiles[2];
-    uint32_t levels, first_round_and_run;
+    uint32_t levels, run;
     uint32_t start[HZB_TILE_LEVELS];
 };
 
@@ -72,7 +72,7 @@ static enum hzb_status get_pipeline(const struct hzb_plan *plan,
         (uint32_t)options->rounding,
         options->nan == HZB_NAN_IGNORE,
         options->dtype == HZB_DTYPE_FLOAT32,
-        large || dispatch->source != HZB_SOURCE_LEVEL,
+        dispatch->source != HZB_SOURCE_LEVEL,
         large ? 1 : (uint32_t)dispatch->count,
         subgroup_size ? subgroup_size : 1,
         (uint32_t)options->lane_table,
@@ -134,7 +134,7 @@ static struct tiles_push large_push(const struct hzb_plan *plan, uint32_t frames
         .level_size = {plan->size[0].width, plan->size[0].height},
         .tiles = {dispatch->tiles_x, dispatch->tiles / dispatch->tiles_x},
         .levels = (uint32_t)plan->levels,
-        .first_round_and_run = (dispatch->first != 0) | dispatch->run << 8,
+        .run = dispatch->run,
     };
     for (int i = 0; i < plan->levels; i++)
         push.start[i] = level_start(plan, frames, i);

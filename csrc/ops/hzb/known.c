@@ -1,11 +1,12 @@
 /* The known cases of the kernels of large tiles, whose workgroups hand numbers on to one another:
-   hundreds of tiles, every phase. What is right is what the processor makes of them. The other
-   kernels have none: they are what remains. */
+   hundreds of tiles, every phase but slots for tiles beyond those of a later round. What is right
+   is what the processor makes of them. The other kernels have none: they are what remains. */
 #include "ops/hzb/plan.h"
 
-/* Frames of three rounds: with too few tiles beyond them to be filled by workgroups of their own,
-   and with enough under "pow2". */
-static const uint32_t plain_side[2] = {4160, 250}, padded_side[2] = {4160, 300};
+/* Two frames of three rounds: with too few tiles beyond them to be filled by workgroups of their
+   own, and with enough under "pow2". */
+#define FRAMES 2
+static const uint32_t plain_side[2] = {4160, 120}, padded_side[2] = {4160, 300};
 
 static const struct hzb_dispatch *first_dispatch(const void *plan)
 {
@@ -58,6 +59,7 @@ void hzb_known_make(const void *plan_, struct hzb_known *known)
     request->extent = (struct hzb_extent){
         .width = side[0], .height = side[1], .levels = hzb_level_count(sizing, side[0], side[1])};
 
+    known->frames = FRAMES;
     known->width = side[0];
     known->height = side[1];
     for (int chain = 0; chain < plan->chains; chain++)
@@ -74,7 +76,8 @@ void hzb_known_fill(const struct hzb_known *known, uint32_t *words)
         0x477fffff, 0x47800000, 0x7f800000, 0xff800000, 0x7fc00001, 0xbf800001, 0x80000001,
     };
     uint32_t count = sizeof rare / sizeof rare[0], state = 1;
-    for (uint64_t i = 0; i < (uint64_t)known->width * known->height; i++) {
+    uint64_t texels = (uint64_t)known->frames * known->width * known->height;
+    for (uint64_t i = 0; i < texels; i++) {
         state = state * 1664525u + 1013904223u;
         /* Of [0.5, 1), and one in 4096 a number of the list, so that most tiles have their own. */
         bool is_rare = (state >> 20) == 0;

@@ -21,12 +21,14 @@
 #define ROUND_LEVELS 6
 
 /* 64x64 tiles of padding that one workgroup fills, and how many there must be to do so: few are as
-   well reduced like the others. */
+   well reduced like the others. (The sides in known.c are such that one case has 124 and the other
+   more.) */
 #define PADDING_RUN 8
-#define LEAST_PADDING 256
+#define LEAST_PADDING 128
 
 /* Tiles of a submission from which on each workgroup of a single pass takes 2x2 of them:
-   16384x16384 gains 6 %, 7680x4320 nothing (benchmarks/records/2026-11-30-h200-kernels.md). */
+   16384x16384 gains 6 %, 7680x4320 nothing
+   (benchmarks/records/2026-11-30-h200-kernels-first.md). */
 #define SPANNED_TILES 30000
 
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level)
@@ -107,6 +109,8 @@ static uint32_t tile_shift(struct hzb_level_size size)
 
 static uint32_t divide_up(uint32_t value, uint32_t by) { return value / by + (value % by != 0); }
 
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 static bool has_large_tiles(const struct hzb_limits *limits)
 {
     return limits->subgroup_shuffle && limits->group_invocations >= LARGE_GROUP &&
@@ -158,13 +162,15 @@ struct grid {
     uint32_t x, y;
 };
 
-/* Large tiles of a round: 32x32 texels of the first level each, then 64x64 of those. */
-static struct grid round_grid(const struct hzb_plan *plan, int round)
+static struct grid divide_grid(struct grid grid, uint32_t by)
 {
-    struct grid grid = {divide_up(plan->size[0].width, 32), divide_up(plan->size[0].height, 32)};
-    for (int i = 0; i < round; i++)
-        grid = (struct grid){divide_up(grid.x, 64), divide_up(grid.y, 64)};
-    return grid;
+    return (struct grid){divide_up(grid.x, by), divide_up(grid.y, by)};
+}
+
+static struct grid tiles_of_level(const struct hzb_plan *plan, int level)
+{
+    const struct hzb_level_size *size = &plan->size[level];
+    return divide_grid((struct grid){size->width, size->height}, 32);
 }
 
 /* Workgroups of a single pass wait for their count, which several tiles for each make less. */
@@ -175,17 +181,31 @@ static uint32_t tile_span(const struct hzb_plan *plan, uint32_t frames, struct g
     return (uint64_t)tiles.x * tiles.y * frames >= SPANNED_TILES ? 2 : 1;
 }
 
+/* Add a dispatch of large tiles, and of `padding` workgroups, whose rows are rows of the dispatch
+   where that may be so wide and high. */
+static void add_large(struct hzb_plan *plan, const struct hzb_limits *limits,
+                      struct grid workgroups, uint32_t padding, struct hzb_dispatch dispatch)
+{
+    uint32_t rows = workgroups.y + divide_up(padding, workgroups.x);
+    add_dispatch(plan, limits, workgroups.x * workgroups.y + padding, dispatch);
+    if (workgroups.x <= limits->group_count[0] && rows <= limits->group_count[1]) {
+        uint32_t *groups = plan->dispatches[plan->dispatch_count - 1].groups;
+        groups[0] = workgroups.x;
+        groups[1] = rows;
+    }
+}
+
 static void add_tiles(struct hzb_plan *plan, uint32_t frames, const struct hzb_limits *limits,
                       bool single_pass)
 {
-    struct grid grid = round_grid(plan, 0), tiles = grid;
+    struct grid grid = tiles_of_level(plan, 0), tiles = grid;
     uint32_t padding = 0;
     struct hzb_dispatch over_frame = {
         .kernel = single_pass ? HZB_KERNEL_SINGLE_PASS : HZB_KERNEL_TILES,
         .count = plan->levels < ROUND_LEVELS || single_pass ? plan->levels : ROUND_LEVELS,
     };
     /* The first tiles beyond the frame hand on what all beyond them would. */
-    struct grid real = {divide_up(plan->width, 64), divide_up(plan->height, 64)};
+    struct grid real = divide_grid((struct grid){plan->width, plan->height}, 64);
     real.x += real.x < grid.x;
     real.y += real.y < grid.y;
     if (grid.x * grid.y - real.x * real.y >= LEAST_PADDING && plan->texel_bytes == 2) {
@@ -197,28 +217,42 @@ static void add_tiles(struct hzb_plan *plan, uint32_t frames, const struct hzb_l
     over_frame.tiles_x = tiles.x;
     over_frame.tiles = tiles.x * tiles.y;
     over_frame.span = single_pass ? tile_span(plan, frames, tiles) : 1;
-    uint32_t workgroups =
-        divide_up(tiles.x, over_frame.span) * divide_up(tiles.y, over_frame.span) + padding;
-    add_dispatch(plan, limits, workgroups, over_frame);
+    add_large(plan, limits, divide_grid(tiles, over_frame.span), padding, over_frame);
     if (over_frame.count < plan->levels)
-        add_dispatch(plan, limits, 1,
-                     (struct hzb_dispatch){.kernel = HZB_KERNEL_TILES,
-                                           .first = ROUND_LEVELS,
-                                           .count = plan->levels - ROUND_LEVELS,
-                                           .span = 1,
-                                           .tiles_x = 1,
-                                           .tiles = 1});
+        add_large(plan, limits, (struct grid){1, 1}, 0,
+                  (struct hzb_dispatch){.kernel = HZB_KERNEL_TILES,
+                                        .first = ROUND_LEVELS,
+                                        .count = plan->levels - ROUND_LEVELS,
+                                        .span = 1,
+                                        .tiles_x = tiles.x,
+                                        .tiles = tiles.x * tiles.y});
 }
 
+/* Slots along an axis for tiles of which the last are beyond the frame, unless there are no more.
+ */
+static uint32_t slot_row(uint32_t tiles, uint32_t all_tiles)
+{
+    return smaller((tiles + 2) / 4 * 4 + 4, divide_up(all_tiles, 4) * 4);
+}
+
+/* As in shaders/lib/tiles.glsl: slots, and counters of the next round's workgroups. */
 uint64_t hzb_plan_slot_bytes(const struct hzb_plan *plan, uint32_t frames)
 {
+    const struct hzb_dispatch *over_frame = &plan->dispatches[0];
+    struct grid tiles = {over_frame->tiles_x, over_frame->tiles / over_frame->tiles_x};
+    struct grid workgroups = tiles;
     uint64_t words = 0;
-    for (int round = 0; ROUND_LEVELS * (round + 1) < plan->levels; round++) {
-        struct grid grid = round_grid(plan, round), next = round_grid(plan, round + 1);
-        uint64_t slots = (uint64_t)(divide_up(grid.x, 4) * 4) * (divide_up(grid.y, 4) * 4);
-        words += (uint64_t)plan->chains * slots + (uint64_t)next.x * next.y;
+    for (int level = 0; level + ROUND_LEVELS < plan->levels; level += ROUND_LEVELS) {
+        struct grid all = tiles_of_level(plan, level);
+        uint64_t slots = (uint64_t)slot_row(tiles.x, all.x) * slot_row(tiles.y, all.y);
+        workgroups = divide_grid(workgroups, 64);
+        words += frames * (plan->chains * slots + (uint64_t)workgroups.x * workgroups.y);
+        words = (words + 3) / 4 * 4;
+        all = tiles_of_level(plan, level + ROUND_LEVELS);
+        tiles.x = smaller(workgroups.x + 1, all.x);
+        tiles.y = smaller(workgroups.y + 1, all.y);
     }
-    return words * frames * sizeof(uint32_t);
+    return words * sizeof(uint32_t);
 }
 
 static enum hzb_status fail_limit(struct hzb_error *err, const struct hzb_plan *plan,

@@ -30,7 +30,7 @@ struct hzb_dispatch {
     int32_t first, count;   /* levels written */
     uint32_t tile_shift; /* a workgroup covers 2^tile_shift texels a row of the first level, 64 in
                             all */
-    uint32_t tiles_x;    /* tiles side by side over the first level */
+    uint32_t tiles_x;    /* tiles side by side over the first level; of large ones: over level 0 */
     uint32_t tiles;      /* tiles a frame, less those below */
     uint32_t span;       /* of large tiles along a side that a workgroup takes one after another */
     uint32_t run; /* 64x64 tiles of padding that a further workgroup fills; 0: there are none */
