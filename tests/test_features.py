@@ -16,7 +16,7 @@ pytestmark = pytest.mark.vulkan
 
 # All that is hidden at once, and less, which slow devices take with the whole sweeps alone.
 HIDDEN = [
-    "storage16,subgroup_size_control,images,unified",
+    "storage16,subgroup_size_control,images,unified,pipeline_robustness",
     *(
         pytest.param(hidden, marks=pytest.mark.whole_if_slow)
         for hidden in ("storage16", "storage16,subgroup_size_control", "images", "unified")

@@ -412,17 +412,19 @@ BARRIER    }
 
 void main()"""
 
-COUNTED_IN = "            if (!count_in(round, tiles, first, frame))\n                return;\n"
+FINISHED = "        finish_levels(frame);\n        return;\n"
+AFTER_FRAME = "            return;\n    }\n    for (uint level = 6u;"
 FORMAL_KERNEL = [
     ("#extension GL_GOOGLE", FORMAL_MODEL + "#extension GL_GOOGLE"),
     ("    if (lane_index() == 0u) {\n        uvec2 parts",
      FORMAL_BARRIER + "    if (lane_index() == 0u) {\n        uvec2 parts"),
-    ("uvec2 parts = min(tiles - next * 64u, uvec2(64u));", "uvec2 parts = tiles;"),
-    ("(frame * grid.y + next.y) * grid.x + next.x;", "frame * grid.y * grid.x;"),
+    ("uvec2 parts = (min(of.workgroups - next * 64u, uvec2(64u)) + span - 1u) / span;",
+     "uvec2 parts = of.workgroups;"),
+    (" + next.y * next_workgroups(of).x + next.x;", ";"),
     ("atomicAdd(slots.words[counter], 1u)", FORMAL_ADD),
     ("    barrier();\n    return is_last;", FORMAL_BARRIER + "    return is_last;"),
     ("\nvoid main()", FORMAL_TAIL.replace("BARRIER", FORMAL_BARRIER)),
-    (COUNTED_IN, COUNTED_IN + "            finish_levels(frame);\n            return;\n"),
+    (AFTER_FRAME, AFTER_FRAME.replace("    }", FINISHED + "    }")),
 ]  # fmt: skip
 FORMAL_DEVICE = [
     (
@@ -437,8 +439,8 @@ FORMAL_DEVICE = [
 """,
     ),
     (
-        "        .pNext = &storage,\n        .queueCreateInfoCount",
-        "        .pNext = &model,\n        .queueCreateInfoCount",
+        " : &storage,\n        .queueCreateInfoCount",
+        " : &model,\n        .queueCreateInfoCount",
     ),
 ]
 
@@ -447,6 +449,7 @@ def formal_tiles(levels):
     return [
         ("#define LEVEL_ACCESS restrict writeonly", f"#define LEVEL_ACCESS {levels}"),
         ("coherent volatile buffer Slots", "nonprivate buffer Slots"),
+        ("coherent volatile buffer SlotQuads", "nonprivate buffer SlotQuads"),
     ]
 
 

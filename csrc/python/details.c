@@ -67,17 +67,17 @@ static PyObject *loader_details(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(u
 
 static PyObject *describe_device(const struct hzb_limits *limits)
 {
-    return Py_BuildValue("{sKsKs(III)sIsIsIsIsIsNsNsNsNsd}", "storage_range",
-                         (unsigned long long)limits->storage_range, "buffer_bytes",
-                         (unsigned long long)limits->buffer_bytes, "group_count",
-                         limits->group_count[0], limits->group_count[1], limits->group_count[2],
-                         "group_invocations", limits->group_invocations, "shared_bytes",
-                         limits->shared_bytes, "image_side", limits->image_side, "image_layers",
-                         limits->image_layers, "subgroup_size", limits->subgroup_size,
-                         "subgroup_shuffle", PyBool_FromLong(limits->subgroup_shuffle), "storage16",
-                         PyBool_FromLong(limits->storage16), "unified",
-                         PyBool_FromLong(limits->unified), "timestamps",
-                         PyBool_FromLong(limits->timestamps), "timestamp_ns", limits->timestamp_ns);
+    return Py_BuildValue(
+        "{sKsKs(III)sIsIsIsIsIsNsNsNsNsNsd}", "storage_range",
+        (unsigned long long)limits->storage_range, "buffer_bytes",
+        (unsigned long long)limits->buffer_bytes, "group_count", limits->group_count[0],
+        limits->group_count[1], limits->group_count[2], "group_invocations",
+        limits->group_invocations, "shared_bytes", limits->shared_bytes, "image_side",
+        limits->image_side, "image_layers", limits->image_layers, "subgroup_size",
+        limits->subgroup_size, "subgroup_shuffle", PyBool_FromLong(limits->subgroup_shuffle),
+        "storage16", PyBool_FromLong(limits->storage16), "pipeline_robustness",
+        PyBool_FromLong(limits->pipeline_robustness), "unified", PyBool_FromLong(limits->unified),
+        "timestamps", PyBool_FromLong(limits->timestamps), "timestamp_ns", limits->timestamp_ns);
 }
 
 /* A device that cannot be described is worth a report, too. */

@@ -21,11 +21,12 @@ enum {
     HIDE_IMAGES = 1 << 2,
     HIDE_UNIFIED = 1 << 3,
     HIDE_SHUFFLE = 1 << 4,
+    HIDE_PIPELINE_ROBUSTNESS = 1 << 5,
 };
 
-/* Optional extensions of Vulkan 1.1 and 1.2 devices; core in 1.3. */
 struct extensions {
-    bool subgroup_size_control, maintenance4;
+    bool subgroup_size_control, maintenance4; /* of Vulkan 1.1 and 1.2 devices; core in 1.3 */
+    bool pipeline_robustness;
 };
 
 static enum hzb_status read_hidden(unsigned *hidden, struct hzb_error *err)
@@ -36,7 +37,7 @@ static enum hzb_status read_hidden(unsigned *hidden, struct hzb_error *err)
     } known[] = {
         {"storage16", HIDE_STORAGE16}, {"subgroup_size_control", HIDE_SUBGROUP_SIZE_CONTROL},
         {"images", HIDE_IMAGES},       {"unified", HIDE_UNIFIED},
-        {"shuffle", HIDE_SHUFFLE},
+        {"shuffle", HIDE_SHUFFLE},     {"pipeline_robustness", HIDE_PIPELINE_ROBUSTNESS},
     };
     const char *text = getenv("HZB_HIDE_FEATURES");
     *hidden = 0;
@@ -49,8 +50,8 @@ static enum hzb_status read_hidden(unsigned *hidden, struct hzb_error *err)
         if (!bit) {
             return hzb_fail(err, HZB_VALUE_ERROR,
                             "HZB_HIDE_FEATURES names \"%.*s\": it is a comma-separated list of "
-                            "storage16, subgroup_size_control, images, unified and "
-                            "shuffle",
+                            "storage16, subgroup_size_control, images, unified, "
+                            "shuffle and pipeline_robustness",
                             (int)length, text);
         }
         *hidden |= bit;
@@ -81,6 +82,7 @@ static enum hzb_status read_extensions(VkPhysicalDevice physical, struct extensi
         extensions->subgroup_size_control |=
             !strcmp(name, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
         extensions->maintenance4 |= !strcmp(name, VK_KHR_MAINTENANCE_4_EXTENSION_NAME);
+        extensions->pipeline_robustness |= !strcmp(name, VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME);
     }
     hzb_free(listed);
     return HZB_OK;
@@ -124,6 +126,8 @@ static void read_limits(struct hzb_device *device, const struct extensions *exte
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
     VkPhysicalDevice16BitStorageFeatures storage_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
+    VkPhysicalDevicePipelineRobustnessFeaturesEXT robustness_features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT};
     VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                           .pNext = &storage_features};
     VkPhysicalDeviceSubgroupSizeControlProperties control = {
@@ -143,6 +147,10 @@ static void read_limits(struct hzb_device *device, const struct extensions *exte
     if (core || extensions->subgroup_size_control) {
         storage_features.pNext = &control_features;
         subgroup.pNext = &control;
+    }
+    if (extensions->pipeline_robustness) {
+        robustness_features.pNext = features.pNext;
+        features.pNext = &robustness_features;
     }
     if (core || extensions->maintenance4) {
         maintenance4.pNext = properties.pNext;
@@ -178,6 +186,8 @@ static void read_limits(struct hzb_device *device, const struct extensions *exte
                             subgroup.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT,
         .storage16 = !(hidden & HIDE_STORAGE16) && storage_features.storageBuffer16BitAccess,
         .unified = !(hidden & HIDE_UNIFIED) && is_unified(device),
+        .pipeline_robustness =
+            !(hidden & HIDE_PIPELINE_ROBUSTNESS) && robustness_features.pipelineRobustness,
         .driver = driver.driverID,
         .timestamps = timestamp_bits != 0,
         .timestamp_ns = limits->timestampPeriod,
@@ -198,9 +208,17 @@ static enum hzb_status open_device(struct hzb_device *device, struct hzb_error *
         .pNext = device->limits.subgroup_size ? &control : NULL,
         .storageBuffer16BitAccess = device->limits.storage16,
     };
-    static const char *const control_extension[] = {VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME};
-    bool extended =
-        device->limits.subgroup_size && hzb_usable_version(&device->info) < VK_API_VERSION_1_3;
+    const VkPhysicalDevicePipelineRobustnessFeaturesEXT robustness = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT,
+        .pNext = (void *)&storage,
+        .pipelineRobustness = VK_TRUE,
+    };
+    const char *extensions[2];
+    uint32_t extension_count = 0;
+    if (device->limits.subgroup_size && hzb_usable_version(&device->info) < VK_API_VERSION_1_3)
+        extensions[extension_count++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
+    if (device->limits.pipeline_robustness)
+        extensions[extension_count++] = VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME;
     const float priority = 1;
     const VkDeviceQueueCreateInfo queue = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
@@ -210,11 +228,11 @@ static enum hzb_status open_device(struct hzb_device *device, struct hzb_error *
     };
     const VkDeviceCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-        .pNext = &storage,
+        .pNext = device->limits.pipeline_robustness ? (const void *)&robustness : &storage,
         .queueCreateInfoCount = 1,
         .pQueueCreateInfos = &queue,
-        .enabledExtensionCount = extended,
-        .ppEnabledExtensionNames = control_extension,
+        .enabledExtensionCount = extension_count,
+        .ppEnabledExtensionNames = extensions,
     };
     const VkCommandPoolCreateInfo pool = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,

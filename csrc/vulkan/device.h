@@ -9,7 +9,8 @@
 
 /* What plans and kernels depend on; every field is what the device can do less what
    HZB_HIDE_FEATURES (a comma-separated list: "storage16", "subgroup_size_control", "images",
-   "unified", "shuffle") hides, which tests use to take the paths of lesser devices. */
+   "unified", "shuffle", "pipeline_robustness") hides, which tests use to take the paths of lesser
+   devices. */
 struct hzb_limits {
     uint64_t storage_range;     /* maxStorageBufferRange */
     uint64_t buffer_bytes;      /* the largest buffer, less what drivers add to one */
@@ -17,15 +18,17 @@ struct hzb_limits {
     uint32_t group_invocations; /* of one dimension: maxComputeWorkGroupInvocations or less */
     uint32_t group_subgroups;   /* of required size: maxComputeWorkgroupSubgroups */
     uint32_t shared_bytes;
-    uint32_t image_side;    /* maxImageDimension2D; 0 when images are hidden */
-    uint32_t image_layers;  /* maxImageArrayLayers */
-    uint32_t subgroup_size; /* the size that pipelines are required to have; 0 where a size cannot
-                               be required with full subgroups in compute, or subgroupBarrier (basic
-                               operations) is missing */
-    bool subgroup_shuffle;  /* shuffles in compute */
-    bool storage16;         /* 16-bit words in storage buffers */
-    bool unified;           /* a processor: device, upload and read-back memory are one */
-    VkDriverId driver;      /* 0 where the driver does not say */
+    uint32_t image_side;      /* maxImageDimension2D; 0 when images are hidden */
+    uint32_t image_layers;    /* maxImageArrayLayers */
+    uint32_t subgroup_size;   /* the size that pipelines are required to have; 0 where a size cannot
+                                 be required with full subgroups in compute, or subgroupBarrier (basic
+                                 operations) is missing */
+    bool subgroup_shuffle;    /* shuffles in compute */
+    bool storage16;           /* 16-bit words in storage buffers */
+    bool pipeline_robustness; /* pipelines may do without the bounds checks of buffers that some
+                                 drivers add though nobody asked for them */
+    bool unified;             /* a processor: device, upload and read-back memory are one */
+    VkDriverId driver;        /* 0 where the driver does not say */
     bool timestamps;
     uint32_t distrusted; /* bits of what an operation found the driver to get wrong */
     double timestamp_ns; /* nanoseconds a tick */
