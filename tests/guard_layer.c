@@ -1,8 +1,8 @@
 /* A Vulkan layer that ends the process with a message where hzb breaks a rule about processes: a
    child that uses what its parent made, a child that calls a hardware driver at all, anyone who
-   calls Vulkan after the end. With HZB_GUARD_HARDWARE=1 software drivers pass for hardware, so that
-   the rules for hardware can be tried anywhere. tests/guard.py builds it; it knows nothing of what
-   hzb computes. */
+   calls Vulkan after the end, a child that runs a hardware driver's exit functions. With
+   HZB_GUARD_HARDWARE=1 software drivers pass for hardware, so that the rules for hardware can be
+   tried anywhere. tests/guard.py builds it; it knows nothing of what hzb computes. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +36,12 @@ static void check(const char *function, pid_t maker)
         fail(function, "called after the end");
     if (maker != getpid())
         fail(function, "called in a child on what its parent made");
+}
+
+static void at_exit(void)
+{
+    if (getpid() != first_user)
+        fail("exit", "called in a child with the functions of its parent's hardware driver");
 }
 
 /* For tests: from now on nobody may call. */
@@ -129,8 +135,11 @@ static VKAPI_ATTR VkResult VKAPI_CALL guard_CreateInstance(const VkInstanceCreat
         link = (VkLayerInstanceCreateInfo *)link->pNext;
     if (over)
         fail("vkCreateInstance", "called after the end");
-    if (!first_user)
+    if (!first_user) {
         first_user = getpid();
+        if (pretends_hardware())
+            atexit(at_exit);
+    }
     if (first_user != getpid() && pretends_hardware())
         fail("vkCreateInstance", "called in a child of a process that used a hardware driver");
 

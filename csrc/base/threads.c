@@ -4,6 +4,8 @@
 
 #include "base/fault.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -97,4 +99,25 @@ pid_t hzb_process(void)
 {
     pid_t known = process;
     return known ? known : getpid();
+}
+
+#ifdef __GLIBC__
+static _Atomic pid_t spares_children; /* 0: nobody */
+
+static void end_child(int status, void *unused)
+{
+    (void)unused;
+    if (hzb_process() == spares_children)
+        return;
+    fflush(NULL);
+    _exit(status);
+}
+#endif
+
+void hzb_spare_children_exit_functions(void)
+{
+#ifdef __GLIBC__
+    if (!atomic_exchange(&spares_children, hzb_process()))
+        on_exit(end_child, NULL);
+#endif
 }

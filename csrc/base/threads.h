@@ -45,4 +45,9 @@ bool hzb_process_setup(void);
 /* The number of this process. Asking the system takes its time in some containers. */
 pid_t hzb_process(void);
 
+/* From now on a forked child of this process ends by exit() without the exit functions that are
+   registered by now, where the C library tells them the status (glibc); once is enough. For
+   libraries whose own do not stand a fork. */
+void hzb_spare_children_exit_functions(void);
+
 #endif

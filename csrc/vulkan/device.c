@@ -3,6 +3,7 @@
 #include "vulkan/device.h"
 
 #include "base/alloc.h"
+#include "base/threads.h"
 #include "vulkan/pipeline.h"
 
 #include <stdlib.h>
@@ -277,6 +278,9 @@ enum hzb_status hzb_device_create(VkPhysicalDevice physical, const struct hzb_de
         hzb_device_destroy(device);
         return status;
     }
+    /* NVIDIA's crash in a child (580.159.04), after which the parent's own do not end. */
+    if (info->kind != HZB_KIND_SOFTWARE)
+        hzb_spare_children_exit_functions();
     *made = device;
     return HZB_OK;
 }
