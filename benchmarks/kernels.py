@@ -1,7 +1,8 @@
 """GPU time of the HZB kernels, by timestamps, cold, beside their limits, targets and rivals.
 
     python benchmarks/kernels.py [--device SPEC] [--sizes 1920x1080 64x1920x1080 …] [--sizings ceil]
-                                 [--algorithms auto …] [--markdown FILE] [--json FILE] [--no-rivals]
+                                 [--algorithms auto …] [--seconds N] [--markdown FILE] [--json FILE]
+                                 [--no-rivals]
 
 Each figure is a median, with the 10th and 90th percentile, after so much of the same work that the
 clocks are up, over frames and results that rotate through more than 400 MB, so that no cache holds
@@ -76,12 +77,12 @@ RIVAL_TARGETS = {
     ("64x1920x1080", "furthest"): 1.6,
 }
 
-# The whole run is to end within four minutes: series that come late have less heat, and rivals
-# that come later still are left out.
-KERNEL_SECONDS = 140
+# Shares of the time that a run may take: series that would end later have less heat, and rivals
+# that would start later are left out.
+KERNELS_END = 0.58
 LESS_HEAT_MS = 80
-LAST_START_SECONDS = 210
-LAST_TUNED_START_SECONDS = 170
+LAST_START = 0.87
+LAST_TUNED_START = 0.71
 
 
 def seconds():
@@ -151,7 +152,7 @@ class Bench:
 
     def heat_ms(self):
         done = self.all - self.left
-        late = done >= 8 and seconds() / done * self.all > KERNEL_SECONDS
+        late = done >= 8 and seconds() / done * self.all > KERNELS_END * self.arguments.seconds
         if not late or self.arguments.heat <= LESS_HEAT_MS:
             return self.arguments.heat
         self.short_of_heat += 1
@@ -402,7 +403,7 @@ def measure_rivals(bench, results):
     for tuned, sizing, number, rival in order:
         size, bounds = cells[number]
         label = f"{size} {sizing} {rival.name} {bounds}"
-        if seconds() > (LAST_TUNED_START_SECONDS if tuned else LAST_START_SECONDS):
+        if seconds() > bench.arguments.seconds * (LAST_TUNED_START if tuned else LAST_START):
             bench.refuse(label, TimeoutError("the run's time was up"))
             continue
         started = seconds()
@@ -496,6 +497,7 @@ def parse_arguments():
     parser.add_argument("--algorithms", nargs="+", default=ALGORITHMS, metavar="NAME")
     parser.add_argument("--repeats", type=int, default=240, help="figures of frames up to 50 MB")
     parser.add_argument("--heat", type=float, default=300, help="ms of work before a series")
+    parser.add_argument("--seconds", type=float, default=240, help="the whole run may take")
     parser.add_argument("--no-rivals", action="store_true", help="measure hzb alone")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file, too")
     parser.add_argument("--markdown", metavar="FILE", help="write a record to this file, too")
