@@ -34,6 +34,7 @@ def test_more_frames_than_layers(build, rng, shape, sizing):
     assert_like_reference(build, rng.random(shape, np.float32), bounds="both", sizing=sizing)
 
 
+@pytest.mark.whole_if_slow
 def test_more_frames_than_workgroups(build, rng):
     # 65535 along an axis is what devices must allow, and what many do.
     assert_like_reference(build, rng.random((70_000, 2, 2), np.float32), bounds="both")
