@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/threads.h"
 #include "vulkan/pipeline.h"
+#include "vulkan/robustness.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "vulkan/pipeline.h"
 
 #include "base/alloc.h"
+#include "vulkan/robustness.h"
 
 #include <string.h>
 

@@ -219,13 +219,13 @@ static void add_tiles(struct hzb_plan *plan, uint32_t frames, const struct hzb_l
     over_frame.span = single_pass ? tile_span(plan, frames, tiles) : 1;
     add_large(plan, limits, divide_grid(tiles, over_frame.span), padding, over_frame);
     if (over_frame.count < plan->levels)
-        add_large(plan, limits, (struct grid){1, 1}, 0,
-                  (struct hzb_dispatch){.kernel = HZB_KERNEL_TILES,
-                                        .first = ROUND_LEVELS,
-                                        .count = plan->levels - ROUND_LEVELS,
-                                        .span = 1,
-                                        .tiles_x = tiles.x,
-                                        .tiles = tiles.x * tiles.y});
+        add_dispatch(plan, limits, 1,
+                     (struct hzb_dispatch){.kernel = HZB_KERNEL_TILES,
+                                           .first = ROUND_LEVELS,
+                                           .count = plan->levels - ROUND_LEVELS,
+                                           .span = 1,
+                                           .tiles_x = tiles.x,
+                                           .tiles = tiles.x * tiles.y});
 }
 
 /* Slots along an axis for tiles of which the last are beyond the frame, unless there are no more.
