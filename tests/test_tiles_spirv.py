@@ -23,9 +23,11 @@ LANES = 256
 BANKS = 32
 
 # Of one tile through six levels, for each size of subgroups: barriers of the workgroup, numbers
-# that pass through shared memory at a time, and the lane bits over which shuffles reduce.
-BARRIERS = {1: 10, 4: 6, 8: 6, 16: 1, 32: 1, 64: 1}
-PASSED = {1: 256, 4: 64, 8: 64, 16: 16, 32: 16, 64: 16}
+# that pass through shared memory in all, and the lane bits over which shuffles reduce.
+BARRIERS = {1: 5, 4: 3, 8: 3, 16: 1, 32: 1, 64: 1}
+PASSED_BY_LANES = {1: 256, 4: 0, 8: 0, 16: 0, 32: 0, 64: 0}
+PASSED_BY_FOURS = {1: 64, 4: 64, 8: 64, 16: 0, 32: 0, 64: 0}
+PASSED = {1: 656, 4: 144, 8: 144, 16: 16, 32: 16, 64: 16}
 SHUFFLES = {
     1: [],
     4: [1, 2] * 2,
@@ -39,13 +41,16 @@ SHUFFLES = {
 # drivers do.
 EARLY_END = "        if (level + i >= push.levels)\n            break;\n"
 
-# The kernels: constants 6 and 10 (whether they begin with the frame, and count), how often each has
-# the code of a tile, and its barriers beside that: one after a tile's number is left in several
-# slots, one before the next tile of a later round, one before the next round.
+# The kernels: constants 6, 10 and 12 (whether they begin with the frame, whether they count, and the
+# blocks along a side that a lane takes of the frame), how often each has the code of a tile, and its
+# barriers beside that: one after a tile's number is left in several slots, one before the next tile
+# of a later round, one before the next round.
 KERNELS = {
-    "two_pass, over the frame": ("true", "false", 1, 1),
-    "two_pass, the rest": ("false", "false", 1, 3),
-    "single_pass": ("true", "true", 2, 5),
+    "two_pass, over the frame": ("6:true 10:false 12:1", 1, 1),
+    "two_pass, over the frame, wide": ("6:true 10:false 12:2", 1, 1),
+    "two_pass, the rest": ("6:false 10:false 12:1", 1, 3),
+    "single_pass": ("6:true 10:true 12:1", 2, 5),
+    "single_pass, wide": ("6:true 10:true 12:2", 2, 5),
 }
 
 
@@ -82,10 +87,9 @@ def read_module(folder: Path, flags: list[str], constants: str) -> str:
 def test_what_is_left_for_a_subgroup_size(
     subgroup: int, flags: list[str], kernel: str, tmp_path: Path
 ) -> None:
-    from_frame, counted, tiles, beside = KERNELS[kernel]
+    constants, tiles, beside = KERNELS[kernel]
     chains = 2 if tiles == 2 else 1
-    constants = f"0:{chains} 6:{from_frame} 8:{subgroup} 10:{counted}"
-    text = read_module(tmp_path, flags, constants)
+    text = read_module(tmp_path, flags, f"0:{chains} 8:{subgroup} {constants}")
     # Of a workgroup (scope 2), shared memory made visible (0x100) by acquire and release (8).
     barriers = Counter(re.findall(r"OpControlBarrier %uint_(\d+) %uint_(\d+) %uint_(\d+)", text))
     assert barriers == {("2", "2", "264"): tiles * BARRIERS[subgroup] + beside}
@@ -142,6 +146,8 @@ class Tile:
     stored: dict[tuple[int, int, int], int] = field(default_factory=dict)
     shuffles: list[int] = field(default_factory=list)
     barriers: int = 0
+    # What has passed through shared memory.
+    shared: dict[int, int] = field(default_factory=dict)
     # Words that the lanes of a workgroup write or read at a time, None where one does not
     accesses: list[list[int | None]] = field(default_factory=list)
 
@@ -157,34 +163,38 @@ class Tile:
             numbers = [number | numbers[lane ^ mask] for lane, number in enumerate(numbers)]
         return numbers
 
-    def read(self, shared: dict[int, int], places: Iterable[int]) -> list[int]:
+    def read(self, places: Iterable[int]) -> list[int]:
         places = list(places)
         self.accesses.append(list(places))
-        return [shared[place] for place in places]
+        return [self.shared[place] for place in places]
 
-    def exchange(self, numbers: list[int], places: list[int | None]) -> dict[int, int]:
-        self.barriers += 1 if self.subgroup >= 16 else 2
+    def exchange(self, numbers: list[int], places: list[int | None]) -> None:
+        self.barriers += 1
         self.accesses.append(places)
-        # Of another hand-over nothing is left, so that reading it would show.
-        shared = {place: numbers[lane] for lane, place in enumerate(places) if place is not None}
-        assert max(shared) < PASSED[self.subgroup]
-        return shared
+        given = {place: numbers[lane] for lane, place in enumerate(places) if place is not None}
+        assert max(given) < PASSED[self.subgroup]
+        # What is written over may not have been read by all lanes yet.
+        assert not given.keys() & self.shared.keys()
+        self.shared |= given
 
-    def read_four(self, shared: dict[int, int], places: list[int]) -> list[int]:
-        parts = [self.read(shared, (place + k for place in places)) for k in range(4)]
+    def read_four(self, places: list[int]) -> list[int]:
+        parts = [self.read(place + k for place in places) for k in range(4)]
         return [a | b | c | d for a, b, c, d in zip(*parts, strict=True)]
 
-    def reduce_sixteen(self, numbers: list[int]) -> tuple[list[int], list[int]]:
+    def reduce_sixteen(self, time: int, numbers: list[int]) -> tuple[list[int], list[int]]:
+        by_lanes = PASSED_BY_LANES[self.subgroup]
+        start = time * (by_lanes + PASSED_BY_FOURS[self.subgroup])
         lanes = range(LANES)
         if self.subgroup >= 4:
             of_four = self.shuffle(numbers, 1)
         else:
-            shared = self.exchange(numbers, list(lanes))
-            of_four = self.read_four(shared, [lane & ~3 for lane in lanes])
+            self.exchange(numbers, [start + lane for lane in lanes])
+            of_four = self.read_four([start + (lane & ~3) for lane in lanes])
         if self.subgroup >= 16:
             return of_four, self.shuffle(of_four, 4)
-        shared = self.exchange(of_four, [lane >> 2 if lane & 3 == 0 else None for lane in lanes])
-        return of_four, self.read_four(shared, [lane >> 2 & ~3 for lane in lanes])
+        start += by_lanes
+        self.exchange(of_four, [start + (lane >> 2) if lane & 3 == 0 else None for lane in lanes])
+        return of_four, self.read_four([start + (lane >> 2 & ~3) for lane in lanes])
 
     def store_two_levels(
         self, numbers: tuple[list[int], list[int]], level: int, texels: list[tuple[int, int]]
@@ -204,12 +214,14 @@ class Tile:
         numbers = [block_bits(2 * x, 2 * y, 2) for x, y in SQUARE]
         for lane, (x, y) in enumerate(SQUARE):
             self.store(1, x, y, numbers[lane])
-        reduced = self.reduce_sixteen(numbers)
+        reduced = self.reduce_sixteen(0, numbers)
         self.store_two_levels(reduced, 2, [(x >> 1, y >> 1) for x, y in SQUARE])
-        shared = self.exchange(
-            reduced[1], [lane >> 4 if lane & 15 == 0 else None for lane in range(LANES)]
+        start = 2 * (PASSED_BY_LANES[self.subgroup] + PASSED_BY_FOURS[self.subgroup])
+        self.exchange(
+            reduced[1],
+            [start + (lane >> 4) if lane & 15 == 0 else None for lane in range(LANES)],
         )
-        reduced = self.reduce_sixteen(self.read(shared, (lane & 15 for lane in range(LANES))))
+        reduced = self.reduce_sixteen(1, self.read(start + (lane & 15) for lane in range(LANES)))
         self.store_two_levels(reduced, 4, [(x >> 1, y >> 1) for x, y in SQUARE[:16]])
         return reduced[1]
 

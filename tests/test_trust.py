@@ -390,11 +390,11 @@ uint level_word(uint chain, uint index)
 
 void finish_levels(uint frame)
 {
-    for (uint level = 6u; level < push.levels; level++) {
+    for (uint level = FRAME_LEVELS; level < push.levels; level++) {
         uvec2 from = level_size(level - 1u), to = level_size(level);
         uint source = frame_start(level - 1u, from, frame), target = frame_start(level, to, frame);
         // Beyond the tiles are workgroups that fill padding, which are not counted.
-        uvec2 last = (level == 6u ? min(from, push.tiles) : from) - 1u;
+        uvec2 last = (level == FRAME_LEVELS ? min(from, push.tiles) : from) - 1u;
         for (uint i = lane_index(); i < to.x * to.y; i += LANES) {
             uvec2 first = min(uvec2(i % to.x, i / to.x) * 2u, last), next = min(first + 1u, last);
             for (uint chain = 0u; chain < CHAINS; chain++) {
@@ -413,12 +413,12 @@ BARRIER    }
 void main()"""
 
 FINISHED = "        finish_levels(frame);\n        return;\n"
-AFTER_FRAME = "            return;\n    }\n    for (uint level = 6u;"
+AFTER_FRAME = "            return;\n    }\n    for (uint level = FRAME_LEVELS;"
 FORMAL_KERNEL = [
     ("#extension GL_GOOGLE", FORMAL_MODEL + "#extension GL_GOOGLE"),
     ("    if (lane_index() == 0u) {\n        uvec2 parts",
      FORMAL_BARRIER + "    if (lane_index() == 0u) {\n        uvec2 parts"),
-    ("uvec2 parts = (min(of.workgroups - next * 64u, uvec2(64u)) + span - 1u) / span;",
+    ("uvec2 parts = min(of.workgroups - next * 64u, uvec2(64u));",
      "uvec2 parts = of.workgroups;"),
     (" + next.y * next_workgroups(of).x + next.x;", ";"),
     ("atomicAdd(slots.words[counter], 1u)", FORMAL_ADD),

@@ -15,10 +15,6 @@ layout(constant_id = 11) const bool REPEATED = false;
 
 layout(constant_id = 10) const bool COUNTED = false; // "single_pass"
 
-// Tiles of the frame along a side that a workgroup takes one after another: a power of two, which
-// is the less waiting for counts the more they are.
-layout(constant_id = 12) const uint SPAN = 1u;
-
 shared bool is_last;
 
 void set_slots(Pair pair, SlotGrid to, uvec2 slot, uint frame)
@@ -42,11 +38,11 @@ void leave(Pair pair, SlotGrid to, uvec2 tile, uint frame)
         barrier(); // all are on their way before the first lane counts them in
 }
 
-// Count this workgroup into a tile of the next round. Its workgroups take so many tiles a side.
-bool count_in(SlotGrid of, uint span, uvec2 next, uint frame)
+// Count this workgroup into a tile of the next round.
+bool count_in(SlotGrid of, uvec2 next, uint frame)
 {
     if (lane_index() == 0u) {
-        uvec2 parts = (min(of.workgroups - next * 64u, uvec2(64u)) + span - 1u) / span;
+        uvec2 parts = min(of.workgroups - next * 64u, uvec2(64u));
         uint counter = counter_index(of, frame) + next.y * next_workgroups(of).x + next.x;
         is_last = atomicAdd(slots.words[counter], 1u) == parts.x * parts.y - 1u;
     }
@@ -59,42 +55,29 @@ void main()
     uint frame = gl_WorkGroupID.z;
     uvec2 first = uvec2(0u);
     SlotGrid of =
-        SlotGrid(push.tiles, push.tiles, slot_rows(push.tiles, (push.level_size + 31u) >> 5), 0u);
+        SlotGrid(push.tiles, push.tiles,
+                 slot_rows(push.tiles, (push.level_size + FRAME_SIDE - 1u) / FRAME_SIDE), 0u);
     if (FROM_FRAME) {
-        uvec2 workgroups = (push.tiles + SPAN - 1u) / SPAN;
         first = gl_WorkGroupID.xy;
-        if (gl_NumWorkGroups.x != workgroups.x || first.y >= workgroups.y) {
+        if (gl_NumWorkGroups.x != push.tiles.x || first.y >= push.tiles.y) {
             uint index = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-            first = uvec2(index % workgroups.x, index / workgroups.x);
-            if (first.y >= workgroups.y) {
+            first = uvec2(index % push.tiles.x, index / push.tiles.x);
+            if (first.y >= push.tiles.y) {
 #if HZB_STORAGE16
                 if (REPEATED)
-                    fill_beyond_tiles(index - workgroups.x * workgroups.y, frame);
+                    fill_beyond_tiles(index - push.tiles.x * push.tiles.y, frame);
 #endif
                 return;
             }
         }
-        first *= SPAN;
-        uvec2 tile = first, end = min(first + SPAN, push.tiles);
-        while (true) {
-            Block block = load_frame(tile * 16u + square_texel(lane_index()), frame);
-            Pair pair = reduce_tile(block, 0u, push.level_size, tile, frame);
-            if (push.levels > 6u)
-                leave(pair, of, tile, frame);
-            if (SPAN == 1u)
-                break;
-            tile.x++;
-            if (tile.x == end.x)
-                tile = uvec2(first.x, tile.y + 1u);
-            if (tile.y == end.y)
-                break;
-            barrier(); // what this tile shared has been read
-        }
+        Pair pair = reduce_frame_tile(first, frame);
+        if (push.levels > FRAME_LEVELS)
+            leave(pair, of, first, frame);
         first >>= 6;
-        if (!COUNTED || push.levels <= 6u || !count_in(of, SPAN, first, frame))
+        if (!COUNTED || push.levels <= FRAME_LEVELS || !count_in(of, first, frame))
             return;
     }
-    for (uint level = 6u;; level += 6u) {
+    for (uint level = FRAME_LEVELS;; level += 6u) {
         SlotGrid from = of;
         uvec2 size = level_size(level), tiles = (size + 31u) >> 5;
         of = next_slots(from, tiles);
@@ -119,7 +102,7 @@ void main()
         if (!COUNTED) {
             memoryBarrierBuffer();
             barrier();
-        } else if (!count_in(of, 1u, first, frame)) {
+        } else if (!count_in(of, first, frame)) {
             return;
         }
     }

@@ -9,11 +9,12 @@ level_quads_0;
 layout(binding = 2) restrict writeonly buffer Quads1 { uvec4 quads[]; }
 level_quads_1;
 
-// Of six levels, 32 numbers along a side of a tile and what they reduce to: 16, 8, 4, 2, 1.
-shared int side_first[REPEATED ? 63u : 1u];
-shared int side_second[REPEATED && CHAINS == 2u ? 63u : 1u];
+// The numbers along a side of a tile, then what they reduce to, level by level.
+const uint SIDE_NUMBERS = 2u * FRAME_SIDE - 1u;
+shared int side_first[REPEATED ? SIDE_NUMBERS : 1u];
+shared int side_second[REPEATED && CHAINS == 2u ? SIDE_NUMBERS : 1u];
 
-uint side_start(uint level) { return 64u - (64u >> level); }
+uint side_start(uint level) { return 2u * FRAME_SIDE - (2u * FRAME_SIDE >> level); }
 
 Pair side_pair(uint place)
 {
@@ -48,21 +49,23 @@ void store_eight(uint chain, uint index, uint place, bool same)
 void fill_tiles(uvec2 tile, uint count, bool below, uint frame)
 {
     uint lane = lane_index();
-    if (lane < 32u)
-        set_side(lane, reduce_quad(load_quad(
-                           tile * 32u + (below ? uvec2(lane, 0u) : uvec2(0u, lane)), frame)));
+    if (lane < FRAME_SIDE)
+        set_side(lane,
+                 reduce_quad(load_quad(
+                     tile * FRAME_SIDE + (below ? uvec2(lane, 0u) : uvec2(0u, lane)), frame)));
     barrier();
-    [[dont_unroll]] for (uint level = 1u; level < 6u; level++) {
+    [[dont_unroll]] for (uint level = 1u; level < FRAME_LEVELS; level++) {
         uint place = side_start(level - 1u) + 2u * lane;
-        if (lane < 32u >> level)
+        if (lane < FRAME_SIDE >> level)
             set_side(side_start(level) + lane, nearer(side_pair(place), side_pair(place + 1u)));
         barrier();
     }
-    [[dont_unroll]] for (uint level = 0u; level < min(push.levels, 6u); level++) {
-        uvec2 size = level_size(level), origin = tile * (32u >> level);
+    [[dont_unroll]] for (uint level = 0u; level < min(push.levels, FRAME_LEVELS); level++) {
+        uvec2 size = level_size(level), origin = tile * (FRAME_SIDE >> level);
         uint start = frame_start(level, size, frame);
         // Side by side where that can be eight texels, else one by one.
-        uint width = (below ? 1u : count) * (32u >> level), texels = count * (1024u >> 2u * level);
+        uint width = (below ? 1u : count) * (FRAME_SIDE >> level),
+             texels = count * (FRAME_SIDE * FRAME_SIDE >> 2u * level);
         uint step = ((width | size.x | origin.x) & 7u) == 0u ? 8u : 1u;
         for (uint i = lane * step; i < texels; i += LANES * step) {
             uvec2 at = uvec2(i & (width - 1u), i >> findMSB(width));
@@ -87,7 +90,8 @@ void fill_tiles(uvec2 tile, uint count, bool below, uint frame)
 void fill_beyond_tiles(uint index, uint frame)
 {
     uint run = push.run;
-    uvec2 grid = (push.level_size + 31u) >> 5, runs = (grid - push.tiles + run - 1u) / run;
+    uvec2 grid = (push.level_size + FRAME_SIDE - 1u) / FRAME_SIDE,
+          runs = (grid - push.tiles + run - 1u) / run;
     if (index < runs.x * push.tiles.y) {
         fill_tiles(uvec2(push.tiles.x + index % runs.x * run, index / runs.x), run, false, frame);
         return;

@@ -1,7 +1,8 @@
 // Large tiles: a workgroup of 256 lanes reduces 64x64 numbers to one through six levels, each lane
 // 4x4 of them in registers, neighbours by shuffles where a subgroup size is known, the rest through
-// shared memory. What the tiles of one round leave lies in slots, of which 64x64 are a tile of the
-// next round, until one is left. Here is one tile; the rounds are in hzb/tiles.comp.
+// shared memory. Over a frame it may also be 128x128 pixels, a level more. What the tiles of one
+// round leave lies in slots, of which 64x64 are a tile of the next round, until one is left. Here
+// is one tile; the rounds are in hzb/tiles.comp.
 // For roundings that are monotone and idempotent, so that numbers are rounded once, and for sizings
 // whose footprints do not cross tiles.
 
@@ -13,13 +14,21 @@
 #include "lib/chains.glsl"
 #include "lib/morton.glsl"
 
+// Blocks of 4x4 pixels along a side that a lane takes of the frame: 1 or 2. Two read and store more
+// at a time and leave fewer tiles, but there have to be enough of them for all of a device.
+layout(constant_id = 12) const uint BLOCKS = 1u;
+
+// Of a tile over the frame: its levels, and texels of the first one along a side.
+const uint FRAME_LEVELS = 5u + BLOCKS;
+const uint FRAME_SIDE = 32u * BLOCKS;
+
 layout(push_constant) uniform Push
 {
     uvec2 source_size;
     uvec2 level_size; // of the first level
     uvec2 tiles;      // that are reduced; what is beyond them repeats along an axis
     uint levels;
-    uint run;       // 64x64 tiles of padding that a further workgroup fills
+    uint run;       // tiles of padding that a further workgroup fills: a power of two
     uint start[24]; // texels before each level, in the buffers of levels
 }
 push;
@@ -42,8 +51,13 @@ slot_quads;
 // Makes 0 of the one int that no number has.
 const uint SLOT_FLIP = 0x80000000u;
 
-// Numbers that pass through shared memory at a time.
-const uint PASSED = SUBGROUP < 4u ? LANES : (SUBGROUP < 16u ? LANES / 4u : LANES / 16u);
+// Numbers that pass through shared memory where shuffles do not reach: of all lanes, of every
+// fourth one, and between the two times that both may be. Each has a place of its own, so that none
+// has to wait until another one has been read.
+const uint PASSED_BY_LANES = SUBGROUP < 4u ? LANES : 0u;
+const uint PASSED_BY_FOURS = SUBGROUP < 16u ? LANES / 4u : 0u;
+const uint PASSED_AT_A_TIME = PASSED_BY_LANES + PASSED_BY_FOURS;
+const uint PASSED = 2u * PASSED_AT_A_TIME + LANES / 16u;
 shared int shared_first[PASSED];
 shared int shared_second[CHAINS == 2u ? PASSED : 1u];
 
@@ -170,12 +184,17 @@ uvec4 load_quad(uvec2 texel, uint frame)
                  frame_buffer.words[lower + taps.x], frame_buffer.words[lower + next.x]);
 }
 
-Block load_frame(uvec2 cell, uint frame)
+// The quads before each row of the frame that a block stands for.
+uvec4 block_rows(uint cell, uint frame)
+{
+    uint height = push.source_size.y;
+    return (block_taps(cell * 4u, height) + frame * height) * source_quads();
+}
+
+void load_rows(uvec2 cell, uint frame, out uvec4 rows[4])
 {
     uvec2 size = push.source_size, texel = cell * 4u;
-    uint quads = source_quads(), start = frame * size.y;
-    uvec4 rows[4];
-    uvec4 y = (block_taps(texel.y, size.y) + start) * quads;
+    uvec4 y = block_rows(cell.y, frame);
     if (texel.x + 4u <= size.x) {
         [[unroll]] for (uint i = 0u; i < 4u; i++)
             rows[i] = frame_quads.quads[y[i] + cell.x];
@@ -187,6 +206,26 @@ Block load_frame(uvec2 cell, uint frame)
                             frame_buffer.words[row + x.z], frame_buffer.words[row + x.w]);
         }
     }
+}
+
+// Those of two blocks side by side: where possible, all are on their way before one is waited for.
+void load_two_rows(uvec2 cell, uint frame, out uvec4 left[4], out uvec4 right[4])
+{
+    if (cell.x * 4u + 8u <= push.source_size.x) {
+        uvec4 y = block_rows(cell.y, frame);
+        [[unroll]] for (uint i = 0u; i < 4u; i++) {
+            left[i] = frame_quads.quads[y[i] + cell.x];
+            right[i] = frame_quads.quads[y[i] + cell.x + 1u];
+        }
+    } else {
+        load_rows(cell, frame, left);
+        load_rows(cell + uvec2(1u, 0u), frame, right);
+    }
+}
+
+// The block of the frame at this cell, of which these are the rows.
+Block reduce_rows(uvec4 rows[4], uvec2 cell, uint frame)
+{
     uvec4 largest = quad_max(rows);
     uvec4 smallest = CHAINS == 2u || !FIRST_IS_MAX ? quad_min(rows) : largest;
     uint most = max(max(largest.x, largest.y), max(largest.z, largest.w));
@@ -210,6 +249,13 @@ Block load_frame(uvec2 cell, uint frame)
         }
     }
     return block;
+}
+
+Block load_frame(uvec2 cell, uint frame)
+{
+    uvec4 rows[4];
+    load_rows(cell, frame, rows);
+    return reduce_rows(rows, cell, frame);
 }
 
 // The slots of a round: one for each tile that its workgroups begin with, and along each axis some
@@ -344,6 +390,77 @@ void store_block(Block block, uint level, uvec2 size, uvec2 texel, uint frame)
     }
 }
 
+#if HZB_STORAGE16
+layout(binding = 1) restrict writeonly buffer Doubles0 { uvec2 doubles[]; }
+level_doubles_0;
+layout(binding = 2) restrict writeonly buffer Doubles1 { uvec2 doubles[]; }
+level_doubles_1;
+
+void store_four(uint chain, uint index, ivec2 left, ivec2 right)
+{
+    bool is_max = chain_is_max(chain);
+    uvec2 words =
+        uvec2(stored_halves(left.x, left.y, is_max), stored_halves(right.x, right.y, is_max));
+    if (chain == 0u)
+        level_doubles_0.doubles[index] = words;
+    else
+        level_doubles_1.doubles[index] = words;
+}
+#endif
+
+// Two blocks of the first level side by side, of which the first texel is inside it and at
+// coordinates that are multiples of four and of two; where rows are of fours, four by four.
+void store_two_blocks(Block left, Block right, uvec2 texel, uint frame)
+{
+    uvec2 size = push.level_size;
+#if HZB_STORAGE16
+    if (!STORE_FLOAT32 && (size.x & 3u) == 0u) {
+        uint index = (frame_start(0u, size, frame) + texel.y * size.x + texel.x) >> 2;
+        store_four(0u, index, left.first.xy, right.first.xy);
+        if (CHAINS == 2u)
+            store_four(1u, index, left.second.xy, right.second.xy);
+        if (texel.y + 1u < size.y) {
+            index += size.x >> 2;
+            store_four(0u, index, left.first.zw, right.first.zw);
+            if (CHAINS == 2u)
+                store_four(1u, index, left.second.zw, right.second.zw);
+        }
+        return;
+    }
+#endif
+    [[dont_unroll]] for (uint i = 0u; i < 2u; i++) {
+        if (texel.x < size.x)
+            store_block(left, 0u, size, texel, frame);
+        left = right;
+        texel.x += 2u;
+    }
+}
+
+Pair reduce_block(Block block)
+{
+    return Pair(min(min(block.first.x, block.first.y), min(block.first.z, block.first.w)),
+                min(min(block.second.x, block.second.y), min(block.second.z, block.second.w)));
+}
+
+// Store the first level of the 2x2 blocks of a cell twice as large, and give what is left of each.
+Block reduce_two_by_two(uvec2 cell, uint frame)
+{
+    Block block;
+    [[dont_unroll]] for (uint i = 0u; i < 2u; i++) {
+        uvec2 at = cell * 2u + uvec2(0u, i);
+        uvec4 left_rows[4], right_rows[4];
+        load_two_rows(at, frame, left_rows, right_rows);
+        Block left = reduce_rows(left_rows, at, frame);
+        Block right = reduce_rows(right_rows, at + uvec2(1u, 0u), frame);
+        if (all(lessThan(at * 2u, push.level_size)))
+            store_two_blocks(left, right, at * 2u, frame);
+        Pair first = reduce_block(left), second = reduce_block(right);
+        block.first = ivec4(block.first.zw, first.x, second.x);
+        block.second = ivec4(block.second.zw, first.y, second.y);
+    }
+    return block;
+}
+
 void share(uint place, Pair pair)
 {
     shared_first[place] = pair.x;
@@ -365,8 +482,6 @@ Pair shared_four(uint place)
 // Let all lanes see what some give.
 void exchange(bool gives, uint place, Pair pair)
 {
-    if (SUBGROUP < 16u)
-        barrier(); // what was shared before has been read
     if (gives)
         share(place, pair);
     barrier();
@@ -384,21 +499,24 @@ Pair shuffle_four(Pair pair, uint bit)
     return pair;
 }
 
-// Reduce the numbers of each four lanes, and of each sixteen, for all of them.
-void reduce_sixteen(Pair pair, out Pair of_four, out Pair of_sixteen)
+// Reduce the numbers of each four lanes, and of each sixteen, for all of them, for the first or the
+// second time.
+void reduce_sixteen(uint time, Pair pair, out Pair of_four, out Pair of_sixteen)
 {
     uint lane = lane_index();
     if (SUBGROUP >= 4u) {
         of_four = shuffle_four(pair, 1u);
     } else {
-        exchange(true, lane, pair);
-        of_four = shared_four(lane & ~3u);
+        uint start = time * PASSED_AT_A_TIME;
+        exchange(true, start + lane, pair);
+        of_four = shared_four(start + (lane & ~3u));
     }
     if (SUBGROUP >= 16u) {
         of_sixteen = shuffle_four(of_four, 4u);
     } else {
-        exchange((lane & 3u) == 0u, lane >> 2, of_four);
-        of_sixteen = shared_four((lane >> 2) & ~3u);
+        uint start = time * PASSED_AT_A_TIME + PASSED_BY_LANES;
+        exchange((lane & 3u) == 0u, start + (lane >> 2), of_four);
+        of_sixteen = shared_four(start + ((lane >> 2) & ~3u));
     }
 }
 
@@ -430,8 +548,7 @@ Pair reduce_tile(Block block, uint level, uvec2 size, uvec2 tile, uint frame)
     uvec2 square = square_texel(lane), texel = tile * 16u + square;
     if (all(lessThan(texel * 2u, size)))
         store_block(block, level, size, texel * 2u, frame);
-    Pair pair = Pair(min(min(block.first.x, block.first.y), min(block.first.z, block.first.w)),
-                     min(min(block.second.x, block.second.y), min(block.second.z, block.second.w)));
+    Pair pair = reduce_block(block);
     size = next_level_size(size);
     if (level + 1u < push.levels && all(lessThan(texel, size)))
         store_pair(pair, frame_start(level + 1u, size, frame) + texel.y * size.x + texel.x);
@@ -439,17 +556,28 @@ Pair reduce_tile(Block block, uint level, uvec2 size, uvec2 tile, uint frame)
         if (level + i >= push.levels)
             break;
         if (i == 4u) {
-            exchange((lane & 15u) == 0u, lane >> 4, pair);
-            pair = shared_pair(lane & 15u);
+            uint start = 2u * PASSED_AT_A_TIME;
+            exchange((lane & 15u) == 0u, start + (lane >> 4), pair);
+            pair = shared_pair(start + (lane & 15u));
             texel = tile * 4u + square_texel(lane & 15u);
             size = next_level_size(size);
         }
         Pair of_four, of_sixteen;
-        reduce_sixteen(pair, of_four, of_sixteen);
+        reduce_sixteen(i / 4u, pair, of_four, of_sixteen);
         size = next_level_size(size);
         if (i == 2u || lane < 16u)
             store_two_levels(of_four, of_sixteen, level + i, size, texel >> 1, frame);
         pair = of_sixteen;
     }
     return pair;
+}
+
+// Reduce a tile of the frame through its levels.
+Pair reduce_frame_tile(uvec2 tile, uint frame)
+{
+    uvec2 cell = tile * 16u + square_texel(lane_index());
+    if (BLOCKS == 1u)
+        return reduce_tile(load_frame(cell, frame), 0u, push.level_size, tile, frame);
+    return reduce_tile(reduce_two_by_two(cell, frame), 1u, next_level_size(push.level_size), tile,
+                       frame);
 }

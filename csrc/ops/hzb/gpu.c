@@ -78,7 +78,7 @@ static enum hzb_status get_pipeline(const struct hzb_plan *plan,
         (uint32_t)options->lane_table,
         dispatch->kernel == HZB_KERNEL_SINGLE_PASS,
         dispatch->run != 0,
-        dispatch->span ? dispatch->span : 1,
+        dispatch->blocks ? dispatch->blocks : 1,
     };
     return hzb_pipeline_get(device, kernel_of(plan, dispatch), constants,
                             sizeof constants / sizeof constants[0], subgroup_size, pipeline, err);

@@ -3,10 +3,11 @@
    is what the processor makes of them. The other kernels have none: they are what remains. */
 #include "ops/hzb/plan.h"
 
-/* Two frames of three rounds: with too few tiles beyond them to be filled by workgroups of their
-   own, and with enough under "pow2". */
+/* Two frames of three rounds, by blocks along a side that an invocation takes: with too little
+   beyond them under "pow2" to be filled by workgroups of their own, and with enough. */
 #define FRAMES 2
-static const uint32_t plain_side[2] = {4160, 120}, padded_side[2] = {4160, 300};
+static const uint32_t plain_side[][2] = {[1] = {4160, 120}, [2] = {12300, 120}};
+static const uint32_t padded_side[][2] = {[1] = {4160, 300}, [2] = {8320, 600}};
 
 static const struct hzb_dispatch *first_dispatch(const void *plan)
 {
@@ -22,7 +23,7 @@ int hzb_known_key(const void *plan_)
     const struct hzb_options *options = &plan->options;
     /* All that pipelines differ in. */
     const int bits[] = {
-        first->span > 1,
+        first->blocks > 1,
         first->kernel == HZB_KERNEL_SINGLE_PASS,
         first->run != 0,
         plan->chains == 2,
@@ -45,12 +46,12 @@ void hzb_known_make(const void *plan_, struct hzb_known *known)
     const struct hzb_plan *plan = plan_;
     const struct hzb_dispatch *first = first_dispatch(plan);
     bool single = first->kernel == HZB_KERNEL_SINGLE_PASS;
-    const uint32_t *side = first->run ? padded_side : plain_side;
+    const uint32_t *side = (first->run ? padded_side : plain_side)[first->blocks];
     struct hzb_request *request = known->request;
     struct hzb_options *options = &request->options;
     *options = plan->options;
     options->algorithm = single ? HZB_ALGORITHM_SINGLE_PASS : HZB_ALGORITHM_TWO_PASS;
-    options->tile_span = first->span;
+    options->tile_blocks = first->blocks;
     options->has_view_rect = options->has_levels = options->lane_table = 0;
     /* Where large tiles are for "floor", it is as "ceil". */
     if (options->sizing == HZB_SIZING_FLOOR)

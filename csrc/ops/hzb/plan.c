@@ -20,16 +20,16 @@
 #define LARGE_GROUP 256
 #define ROUND_LEVELS 6
 
-/* 64x64 tiles of padding that one workgroup fills, and how many there must be to do so: few are as
-   well reduced like the others. (The sides in known.c are such that one case has 124 and the other
-   more.) */
-#define PADDING_RUN 8
-#define LEAST_PADDING 128
+/* Tiles of 128x128 pixels of a submission from which on they are taken, else those of 64x64: at
+   2560x1440, which has 240, they take 4 to 7 % less time, at 1920x1080, with 135, 3 % more
+   (benchmarks/records/2026-11-30-h200-kernels.md). */
+#define WIDE_TILES 200
 
-/* Tiles of a submission from which on each workgroup of a single pass takes 2x2 of them:
-   16384x16384 gains 6 %, 7680x4320 nothing
-   (benchmarks/records/2026-11-30-h200-kernels-first.md). */
-#define SPANNED_TILES 30000
+/* What there must be of padding, in pixels, for workgroups that fill it: little is as well reduced
+   like the frame. (The sides in known.c are such that there is less in some cases and more in the
+   others.) And what one of them fills. */
+#define LEAST_PADDING (128 * 64 * 64)
+#define PADDING_RUN (8 * 64 * 64)
 
 uint64_t hzb_plan_level_bytes(const struct hzb_plan *plan, uint32_t frames, int level)
 {
@@ -167,18 +167,29 @@ static struct grid divide_grid(struct grid grid, uint32_t by)
     return (struct grid){divide_up(grid.x, by), divide_up(grid.y, by)};
 }
 
-static struct grid tiles_of_level(const struct hzb_plan *plan, int level)
+/* Tiles over a frame of two blocks along a side of what an invocation takes have a level before
+   those of a round. */
+static int first_round_level(uint32_t blocks) { return (int)blocks - 1; }
+
+/* The tiles of a round that begins with this level. */
+static struct grid tiles_of_round(const struct hzb_plan *plan, int level)
 {
     const struct hzb_level_size *size = &plan->size[level];
     return divide_grid((struct grid){size->width, size->height}, 32);
 }
 
-/* Workgroups of a single pass wait for their count, which several tiles for each make less. */
-static uint32_t tile_span(const struct hzb_plan *plan, uint32_t frames, struct grid tiles)
+static struct grid tiles_of_frame(const struct hzb_plan *plan, uint32_t blocks)
 {
-    if (plan->options.tile_span)
-        return (uint32_t)plan->options.tile_span;
-    return (uint64_t)tiles.x * tiles.y * frames >= SPANNED_TILES ? 2 : 1;
+    return divide_grid((struct grid){plan->width, plan->height}, 64 * blocks);
+}
+
+/* Blocks of 4x4 pixels along a side that an invocation takes of the frame. */
+static uint32_t frame_blocks(const struct hzb_plan *plan, uint32_t frames)
+{
+    if (plan->options.tile_blocks)
+        return (uint32_t)plan->options.tile_blocks;
+    struct grid wide = tiles_of_frame(plan, 2);
+    return plan->levels > 1 && (uint64_t)wide.x * wide.y * frames >= WIDE_TILES ? 2 : 1;
 }
 
 /* Add a dispatch of large tiles, and of `padding` workgroups, whose rows are rows of the dispatch
@@ -198,32 +209,35 @@ static void add_large(struct hzb_plan *plan, const struct hzb_limits *limits,
 static void add_tiles(struct hzb_plan *plan, uint32_t frames, const struct hzb_limits *limits,
                       bool single_pass)
 {
-    struct grid grid = tiles_of_level(plan, 0), tiles = grid;
-    uint32_t padding = 0;
+    uint32_t blocks = frame_blocks(plan, frames), padding = 0;
+    int levels = first_round_level(blocks) + ROUND_LEVELS;
+    struct grid grid = tiles_of_round(plan, first_round_level(blocks)), tiles = grid;
     struct hzb_dispatch over_frame = {
         .kernel = single_pass ? HZB_KERNEL_SINGLE_PASS : HZB_KERNEL_TILES,
-        .count = plan->levels < ROUND_LEVELS || single_pass ? plan->levels : ROUND_LEVELS,
+        .count = plan->levels < levels || single_pass ? plan->levels : levels,
+        .blocks = blocks,
     };
     /* The first tiles beyond the frame hand on what all beyond them would. */
-    struct grid real = divide_grid((struct grid){plan->width, plan->height}, 64);
+    struct grid real = tiles_of_frame(plan, blocks);
     real.x += real.x < grid.x;
     real.y += real.y < grid.y;
-    if (grid.x * grid.y - real.x * real.y >= LEAST_PADDING && plan->texel_bytes == 2) {
+    uint32_t tile_texels = 64 * 64 * blocks * blocks;
+    uint64_t beyond = (uint64_t)grid.x * grid.y - (uint64_t)real.x * real.y;
+    if (beyond * tile_texels >= LEAST_PADDING && plan->texel_bytes == 2) {
         tiles = real;
-        over_frame.run = PADDING_RUN;
-        padding = divide_up(grid.x - real.x, PADDING_RUN) * real.y +
-                  divide_up(grid.y - real.y, PADDING_RUN) * grid.x;
+        over_frame.run = PADDING_RUN / tile_texels;
+        padding = divide_up(grid.x - real.x, over_frame.run) * real.y +
+                  divide_up(grid.y - real.y, over_frame.run) * grid.x;
     }
     over_frame.tiles_x = tiles.x;
     over_frame.tiles = tiles.x * tiles.y;
-    over_frame.span = single_pass ? tile_span(plan, frames, tiles) : 1;
-    add_large(plan, limits, divide_grid(tiles, over_frame.span), padding, over_frame);
+    add_large(plan, limits, tiles, padding, over_frame);
     if (over_frame.count < plan->levels)
         add_dispatch(plan, limits, 1,
                      (struct hzb_dispatch){.kernel = HZB_KERNEL_TILES,
-                                           .first = ROUND_LEVELS,
-                                           .count = plan->levels - ROUND_LEVELS,
-                                           .span = 1,
+                                           .first = levels,
+                                           .count = plan->levels - levels,
+                                           .blocks = blocks,
                                            .tiles_x = tiles.x,
                                            .tiles = tiles.x * tiles.y});
 }
@@ -242,13 +256,14 @@ uint64_t hzb_plan_slot_bytes(const struct hzb_plan *plan, uint32_t frames)
     struct grid tiles = {over_frame->tiles_x, over_frame->tiles / over_frame->tiles_x};
     struct grid workgroups = tiles;
     uint64_t words = 0;
-    for (int level = 0; level + ROUND_LEVELS < plan->levels; level += ROUND_LEVELS) {
-        struct grid all = tiles_of_level(plan, level);
+    for (int level = first_round_level(over_frame->blocks); level + ROUND_LEVELS < plan->levels;
+         level += ROUND_LEVELS) {
+        struct grid all = tiles_of_round(plan, level);
         uint64_t slots = (uint64_t)slot_row(tiles.x, all.x) * slot_row(tiles.y, all.y);
         workgroups = divide_grid(workgroups, 64);
         words += frames * (plan->chains * slots + (uint64_t)workgroups.x * workgroups.y);
         words = (words + 3) / 4 * 4;
-        all = tiles_of_level(plan, level + ROUND_LEVELS);
+        all = tiles_of_round(plan, level + ROUND_LEVELS);
         tiles.x = smaller(workgroups.x + 1, all.x);
         tiles.y = smaller(workgroups.y + 1, all.y);
     }

@@ -32,8 +32,9 @@ struct hzb_dispatch {
                             all */
     uint32_t tiles_x;    /* tiles side by side over the first level; of large ones: over level 0 */
     uint32_t tiles;      /* tiles a frame, less those below */
-    uint32_t span;       /* of large tiles along a side that a workgroup takes one after another */
-    uint32_t run; /* 64x64 tiles of padding that a further workgroup fills; 0: there are none */
+    uint32_t blocks; /* of 4x4 pixels along a side that an invocation takes of a large tile over the
+                        frame: 1, or 2 in tiles of 128x128; 0: no such tile */
+    uint32_t run;    /* such tiles of padding that a further workgroup fills; 0: there are none */
     uint32_t groups[2]; /* x and y of the dispatch; frames are z */
 };
 
