@@ -20,10 +20,11 @@
 #define LARGE_GROUP 256
 #define ROUND_LEVELS 6
 
-/* Tiles of 128x128 pixels of a submission from which on they are taken, else those of 64x64: at
-   2560x1440, which has 240, they take 4 to 7 % less time, at 1920x1080, with 135, 3 % more
-   (benchmarks/records/2026-11-30-h200-kernels.md). */
-#define WIDE_TILES 200
+/* Tiles of 128x128 pixels of a submission, those of each chain, from which on they are taken
+   instead of those of 64x64. For one chain and two, they take 1 % more and 5 % less time at
+   3840x2160, which has 510, 2 and 3 % less at 4096x4096, with 1024, and 5 % more at 2560x1440, with
+   240 (benchmarks/records/2026-11-30-h200-tiles.md). */
+#define WIDE_TILES 1000
 
 /* What there must be of padding, in pixels, for workgroups that fill it: little is as well reduced
    like the frame. (The sides in known.c are such that there is less in some cases and more in the
@@ -189,7 +190,8 @@ static uint32_t frame_blocks(const struct hzb_plan *plan, uint32_t frames)
     if (plan->options.tile_blocks)
         return (uint32_t)plan->options.tile_blocks;
     struct grid wide = tiles_of_frame(plan, 2);
-    return plan->levels > 1 && (uint64_t)wide.x * wide.y * frames >= WIDE_TILES ? 2 : 1;
+    return plan->levels > 1 && (uint64_t)wide.x * wide.y * frames * plan->chains >= WIDE_TILES ? 2
+                                                                                               : 1;
 }
 
 /* Add a dispatch of large tiles, and of `padding` workgroups, whose rows are rows of the dispatch
