@@ -6,6 +6,7 @@ elsewhere; here are the sizes at which they take another way, and that no build 
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import numpy as np
@@ -176,32 +177,44 @@ def test_large_tiles_are_wide_where_there_are_many(device, tiled, shape, bounds)
 
 # ---- bits ----
 
-# Around the sides of tiles and of what a lane takes; more tiles than 64, which are another round,
-# along either side; and tiles beyond the frame, few or many. First those of 64x64, then wide ones:
-# rows of the first level that are of fours, of twos and odd.
+# Around the sides of tiles and of what a lane takes; rows of the first level that are of fours, of
+# twos and odd; more tiles than 64, which are another round, along either side; and tiles beyond the
+# frame, few or many.
 SHAPES = [
-    (64, 63), (65, 64), (66, 130), (4097, 3), (130, 4200), (70, 8300), (8300, 70), (1030, 1100),
-    (1000, 520),
-    (500, 127, 24), (250, 9, 129), (125, 131, 250), (167, 30, 300), (16, 4097, 3), (4, 130, 8300),
-    (8, 8300, 72), (7, 1030, 1100),
+    (64, 63), (65, 64), (66, 130), (131, 250), (4097, 3), (130, 4200), (70, 8300), (8300, 72),
+    (1030, 1100), (1000, 520),
 ]  # fmt: skip
 
 
-def test_shapes_of_both_kinds():
-    assert [has_wide_tiles(shape, chains=2) for shape in SHAPES] == [False] * 9 + [True] * 8
+@pytest.fixture(params=[64, 128])
+def tile_side(request):
+    """Take tiles of the frame of this side, however many there are."""
+    _core._set_tile_side(request.param)
+    yield request.param
+    _core._set_tile_side(0)
 
 
 @pytest.mark.parametrize("sizing", ["pow2", "ceil"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_sizes(device, tiled, rng, sizing, shape):
+def test_sizes(device, tiled, tile_side, rng, sizing, shape):
     options = {"sizing": sizing, "bounds": "both"}
-    for depth in (rng.random(shape, np.float32), mixed_numbers(rng, shape)):
-        got = hzb.build(depth, algorithm=tiled, device=device, **options)
-        assert_same_bits(got, hzb.reference.build(depth, **options))
+    step = plan(shape, device, algorithm=tiled, **options)["dispatches"][0]
+    if sizing == "ceil":
+        assert step["tiles_x"] == -(-shape[1] // tile_side)
+    depth = rng.random(shape, np.float32)
+    half = (..., slice(shape[1] // 2, None))
+    depth[half] = mixed_numbers(rng, depth[half].shape)
+    got = hzb.build(depth, algorithm=tiled, device=device, **options)
+    assert_same_bits(got, hzb.reference.build(depth, **options))
 
 
 @pytest.mark.parametrize(
-    ("shape", "sizing"), [((1, 600_000), "pow2"), ((600_000, 1), "ceil")], ids=str
+    ("shape", "sizing"),
+    [
+        pytest.param((1, 600_000), "pow2", marks=pytest.mark.whole_if_slow),
+        ((600_000, 1), "ceil"),
+    ],
+    ids=str,
 )
 def test_four_rounds(device, tiled, rng, shape, sizing):
     depth = rng.random(shape, np.float32)
@@ -209,12 +222,12 @@ def test_four_rounds(device, tiled, rng, shape, sizing):
     assert_same_bits(got, hzb.reference.build(depth, sizing=sizing))
 
 
-@pytest.mark.parametrize("shape", [(3, 70, 8300), (16, 3, 8300)], ids=str)  # the latter wide
 @pytest.mark.parametrize("levels", [1, 2, 3, 6, 7, 8, 12, 13, 14])
-def test_fewer_levels(device, tiled, rng, levels, shape):
-    depth = rng.random(shape, np.float32)
-    got = hzb.build(depth, algorithm=tiled, device=device, levels=levels)
-    assert_same_bits(got, hzb.reference.build(depth, levels=levels))
+def test_fewer_levels(device, tiled, tile_side, rng, levels):
+    depth = rng.random((2, 3, 8300), np.float32)
+    options = {"sizing": "ceil", "levels": levels}
+    got = hzb.build(depth, algorithm=tiled, device=device, **options)
+    assert_same_bits(got, hzb.reference.build(depth, **options))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +236,6 @@ def test_fewer_levels(device, tiled, rng, levels, shape):
         (300, 90, 70),
         (1000, 90, 7),
         (3, 8192, 1),
-        (16, 8192, 1),
         pytest.param((70_000, 2, 2), marks=pytest.mark.whole_if_slow),
     ],
     ids=str,
@@ -234,23 +246,57 @@ def test_batches(device, tiled, rng, shape):
     assert_same_bits(got, hzb.reference.build(depth))
 
 
+# With tiles of 64x64, they are in the tests of all algorithms.
+@pytest.mark.parametrize(
+    ("dtype", "rounding", "nan", "bounds"),
+    [
+        pytest.param(*choice, marks=[] if sample else pytest.mark.whole_if_slow)
+        for choice, sample in zip(
+            itertools.product(
+                (np.float16, np.float32),
+                ("conservative", "nearest"),
+                ("propagate", "ignore"),
+                ("furthest", "closest"),
+            ),
+            # Each two choices together at least once.
+            (1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 0),
+            strict=True,
+        )
+    ],
+)
+@pytest.mark.parametrize("tile_side", [128], indirect=True)
+def test_options(device, tiled, tile_side, rng, dtype, rounding, nan, bounds):
+    options = {"dtype": dtype, "rounding": rounding, "nan": nan, "bounds": bounds}
+    depth = mixed_numbers(rng, (150, 140))
+    got = hzb.build(depth, algorithm=tiled, device=device, **options)
+    assert_same_bits(got, hzb.reference.build(depth, **options))
+
+
 @pytest.mark.parametrize(
     "hidden", ["storage16", "subgroup_size_control", "storage16,subgroup_size_control,unified"]
 )
-def test_lesser_devices(device, tiled, rng, monkeypatch, hidden):
+def test_lesser_devices(device, tiled, tile_side, rng, monkeypatch, hidden):
     monkeypatch.setenv("HZB_HIDE_FEATURES", hidden)
     with hzb.Context(device) as context:
-        for shape in ((66, 130), (70, 4200), (500, 20, 70)):
+        for shape in ((66, 130), (70, 4200)):
             depth = mixed_numbers(rng, shape)
             got = context.build(depth, algorithm=tiled, bounds="both")
             assert_same_bits(got, hzb.reference.build(depth, bounds="both"))
 
 
+def test_tile_sides_that_there_are():
+    for side in (-1, 1, 32, 256):
+        with pytest.raises(ValueError, match=f"side: {side} is not accepted"):
+            _core._set_tile_side(side)
+    with pytest.raises(TypeError):
+        _core._set_tile_side(None)
+
+
 # ---- from workgroup to workgroup ----
 
 
-@pytest.mark.parametrize("side", [1664, 4096])  # tiles of 64x64, and wide ones
-def test_the_last_workgroup_sees_what_all_others_left(device, rng, side):
+@pytest.mark.parametrize(("side", "tile_side"), [(1024, 64), (4096, 128)], indirect=["tile_side"])
+def test_the_last_workgroup_sees_what_all_others_left(device, rng, side, tile_side):
     """Each tile holds numbers of its own, so that one that is read too early shows."""
     tiles = rng.random((side // 32, side // 32), np.float32)
     depth = np.repeat(np.repeat(tiles, 32, axis=0), 32, axis=1)

@@ -52,6 +52,7 @@ struct hzb_module {
     PyObject *bounds_type;
     PyObject *from_dlpack; /* numpy.from_dlpack */
     bool notice_given;     /* a notice has been logged in this process */
+    int tile_blocks;       /* for tests and benchmarks: struct hzb_options.tile_blocks */
 };
 
 static inline struct hzb_module *hzb_module_of(PyObject *module)

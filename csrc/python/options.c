@@ -153,6 +153,7 @@ int hzb_options_parse(const struct hzb_module *module, PyObject *const values[HZ
     static const enum hzb_name words[] = {HZB_BOUNDS_NAME, HZB_SIZING_NAME, HZB_ROUNDING_NAME,
                                           HZB_NAN_NAME, HZB_ALGORITHM_NAME};
     hzb_options_default(options);
+    options->tile_blocks = module->tile_blocks;
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (set_word(module, words[i], values[words[i]], options) < 0)
             return -1;

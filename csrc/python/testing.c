@@ -159,6 +159,22 @@ static PyObject *build_lane_table(PyObject *self, PyObject *const *args, Py_ssiz
     return hzb_build(module, values, true);
 }
 
+PyDoc_STRVAR(
+    set_tile_side_doc,
+    "_set_tile_side($module, side, /)\n--\n\n"
+    "Let large tiles over a frame have 64 or 128 pixels a side from now on; 0: as planned.");
+
+static PyObject *set_tile_side(PyObject *self, PyObject *value)
+{
+    long side = PyLong_AsLong(value);
+    if (side == -1 && PyErr_Occurred())
+        return NULL;
+    if (side != 0 && side != 64 && side != 128)
+        return PyErr_Format(PyExc_ValueError, "side: %R is not accepted; pass 0, 64 or 128", value);
+    hzb_module_of(self)->tile_blocks = (int)side / 64;
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(distrusted_doc, "_distrusted($module, device, /)\n--\n\n"
                              "Name the kernels that the context of a device, a Context or a spec,\n"
                              "found its driver to get wrong.");
@@ -297,6 +313,7 @@ PyMethodDef hzb_testing_methods[] = {
      "_blocks($module)\n--\n\nCount the bytes of memory for results: all, and what is idle."},
     {"_take_validation_messages", take_validation_messages, METH_NOARGS,
      "_take_validation_messages($module)\n--\n\nTake the kept messages of the validation layer."},
+    {"_set_tile_side", set_tile_side, METH_O, set_tile_side_doc},
     {"_distrusted", distrusted, METH_O, distrusted_doc},
     {"_provoke_validation_message", provoke_validation_message, METH_O,
      "_provoke_validation_message($module, device, /)\n--\n\nMake a call that is against the "

@@ -27,7 +27,7 @@ struct hzb_options {
     int32_t lane_table;   /* for tests: kernels store lane numbers instead of depth */
     int64_t view_rect[4]; /* x0, y0, x1, y1 */
     int64_t levels;
-    int64_t tile_blocks; /* for known cases: struct hzb_dispatch.blocks; 0: as it is planned */
+    int64_t tile_blocks; /* for known cases and tests: struct hzb_dispatch.blocks; 0: as planned */
 };
 
 /* The documented defaults. */

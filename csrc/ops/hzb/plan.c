@@ -187,11 +187,12 @@ static struct grid tiles_of_frame(const struct hzb_plan *plan, uint32_t blocks)
 /* Blocks of 4x4 pixels along a side that an invocation takes of the frame. */
 static uint32_t frame_blocks(const struct hzb_plan *plan, uint32_t frames)
 {
+    if (plan->levels == 1)
+        return 1; /* two blocks of rows leave numbers of the second */
     if (plan->options.tile_blocks)
         return (uint32_t)plan->options.tile_blocks;
     struct grid wide = tiles_of_frame(plan, 2);
-    return plan->levels > 1 && (uint64_t)wide.x * wide.y * frames * plan->chains >= WIDE_TILES ? 2
-                                                                                               : 1;
+    return (uint64_t)wide.x * wide.y * frames * plan->chains >= WIDE_TILES ? 2 : 1;
 }
 
 /* Add a dispatch of large tiles, and of `padding` workgroups, whose rows are rows of the dispatch
