@@ -11,10 +11,11 @@ them. In the same run:
 - a chain of one texel, which is an empty dispatch between the two timestamps;
 - the device's copy bandwidth, where PyTorch can measure it;
 - the roof: reading the frame and writing levels 0 and 1, and nothing else;
-- targets, set by a prototype on an H200. An empty dispatch took 3.3 µs there, so each figure is
-  also given less what it takes more here;
+- targets, set by a prototype on an H200, and the fastest public shader of each size there. An empty
+  dispatch took 3.3 µs, so each figure is also given less what it takes more here;
 - what one would write in PyTorch and CUDA instead (`gpu_rivals.py`).
 
+An algorithm may be given with the side of its tiles over a frame, as single_pass@64 and @128.
 What a submission sets before its kernels, the counts of `single_pass`, is not in the figures.
 What a device refuses is a dash, with the reason once. A batch is measured as one submission.
 """
@@ -59,6 +60,18 @@ EMPTY = 3.3
 TARGETS = {
     "pow2": ((9, 9.8), (10.2, 11.4), (13.8, 16), (19.8, 24.5), (57, 71), (300, 365), (172, 230)),
     "ceil": ((8.8, 9.5), (10, 11), (13, 15.5), (18, 22), (46, 58), (300, 365), (165, 220)),
+}
+
+# Microseconds for one chain without padding, which is "ceil", of half of its texels. FidelityFX SPD
+# is not conservative where a side is odd.
+PUBLIC = {
+    "1280x720": ("Granite hiz", 9.2),
+    "1920x1080": ("Granite hiz", 10.7),
+    "2048x1024": ("Granite hiz", 11.1),
+    "3840x2160": ("FidelityFX SPD 2", 20.0),
+    "4096x4096": ("FidelityFX SPD 2", 30.1),
+    "7680x4320": ("FidelityFX SPD 2", 47.1),
+    "16384x16384": ("FidelityFX SPD 2", 311),
 }
 
 # Those with targets first, in case the time is up before the last.
@@ -194,10 +207,12 @@ class Bench:
         rows = {}
         for name in (ROOF, *self.arguments.algorithms):
             row = rows[name] = {}
+            algorithm, _, side = name.partition("@")
+            _core._set_tile_side(int(side or 0))
             for bounds in BOUNDS:
                 cell = f"{size} {sizing} {name} {bounds}"
                 options = {"sizing": sizing, "bounds": bounds}
-                options.update(ROOF_OPTIONS if name == ROOF else {"algorithm": name})
+                options.update(ROOF_OPTIONS if name == ROOF else {"algorithm": algorithm})
                 try:
                     plan = self.plan(frame.shape, **options)
                     if name == ROOF and len(plan["dispatches"]) != 1:
@@ -218,6 +233,7 @@ class Bench:
                         plans[name, bounds] = plan
                     row[bounds] = self.figure(cell, frame, **options)
             yield name, row
+        _core._set_tile_side(0)
 
 
 # ---- words ----
@@ -288,6 +304,16 @@ def target_rows(size, sizing, rows, empty):
             row += target_cells("auto", rows.get("auto", {}).get(bounds), target, empty)
             table.append(row)
     return table
+
+
+PUBLIC_HEADS = ["size", "shader", "µs", "fastest", "", "less", ""]
+
+
+def public_rows(results, empty):
+    for size, (shader, target) in PUBLIC.items():
+        best = best_of(results.get((size, "ceil"), {}), "furthest")
+        if best:
+            yield [size, shader, target, *target_cells(*best, target, empty)]
 
 
 def kernel_rows(size, rows):
@@ -452,6 +478,14 @@ def page(facts, results, rivals, bench, empty):
             f'"less": without what an empty dispatch took longer than the {EMPTY} µs of where '
             "targets were set.",
             with_heads(TARGET_HEADS, rows),
+        ]
+    rows = list(public_rows(results, empty))
+    if rows:
+        parts += [
+            "## Public shaders",
+            "The fastest of Granite, FidelityFX SPD, nvpro_pyramid, nvhiz, DXVK and niagara where "
+            "targets were set, for one\nchain without padding, beside `ceil`.",
+            with_heads(PUBLIC_HEADS, rows),
         ]
     if rivals:
         hows = [f"- {rival.name}: {rival.how}" for rival in gpu_rivals.RIVALS]

@@ -41,10 +41,10 @@ SHUFFLES = {
 # drivers do.
 EARLY_END = "        if (level + i >= push.levels)\n            break;\n"
 
-# The kernels: constants 6, 10 and 12 (whether they begin with the frame, whether they count, and the
-# blocks along a side that a lane takes of the frame), how often each has the code of a tile, and its
-# barriers beside that: one after a tile's number is left in several slots, one before the next tile
-# of a later round, one before the next round.
+# The kernels: constants 6, 10 and 12 (whether they begin with the frame, whether they count, and
+# blocks along a side that a lane takes of the frame), how often each has the code of a tile, and
+# its barriers beside that: one after a tile's number is left in several slots, one before the next
+# tile of a later round, one before the next round.
 KERNELS = {
     "two_pass, over the frame": ("6:true 10:false 12:1", 1, 1),
     "two_pass, over the frame, wide": ("6:true 10:false 12:2", 1, 1),
