@@ -127,12 +127,12 @@ static void free_device(struct hzb_context *context)
     struct hzb_error ignored;
     if (inherited(context) || context->left)
         return;
-    /* After any other failure to wait, such as a lost device, nothing runs any more. */
     if (context->plans && hzb_plans_settle_locked(context, &bounded, &ignored) == HZB_INTERRUPTED) {
         context->left = true;
         open_contexts.left = true;
         return;
     }
+    hzb_device_wait_idle(context->device); /* where waiting for what was in flight failed */
     hzb_plans_destroy(context->device, context->plans);
     hzb_device_destroy(context->device);
     context->plans = NULL;

@@ -286,14 +286,11 @@ enum hzb_status hzb_device_create(VkPhysicalDevice physical, const struct hzb_de
     return HZB_OK;
 }
 
-/* A lost device or a failed wait is no reason to keep the objects: nothing is in flight by
- * contract. */
-static void wait_idle(struct hzb_device *device)
+void hzb_device_wait_idle(struct hzb_device *device)
 {
-    struct hzb_error ignored, *err = &ignored;
-    VK(device->vk.vkDeviceWaitIdle, device->handle);
-fail:
-    return;
+    /* Not by VK: a planted loss does not end what runs. A real one does, and this wait with it. */
+    if (device && device->handle)
+        (void)device->vk.vkDeviceWaitIdle(device->handle);
 }
 
 void hzb_device_destroy(struct hzb_device *device)
@@ -301,8 +298,8 @@ void hzb_device_destroy(struct hzb_device *device)
     if (!device)
         return;
     device->destroyed = true;
+    hzb_device_wait_idle(device);
     if (device->handle) {
-        wait_idle(device);
         hzb_pipelines_destroy(device);
         VK_DESTROY(device->vk.vkDestroyCommandPool, device->handle, device->command_pool);
     }
