@@ -50,7 +50,15 @@ def test_batch_axis_of_zero(build, shape):
 
 # 16384 is the usual limit of an image's side.
 @pytest.mark.parametrize(
-    "shape", [(1, 100_003), (200_000, 1), (3, 16_385), (16_385, 3), (2, 3, 20_001)], ids=str
+    "shape",
+    [
+        (1, 100_003),
+        pytest.param((200_000, 1), marks=pytest.mark.whole_if_slow),
+        pytest.param((3, 16_385), marks=pytest.mark.whole_if_slow),
+        (16_385, 3),
+        pytest.param((2, 3, 20_001), marks=pytest.mark.whole_if_slow),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("sizing", SIZINGS)
 def test_frames_longer_than_images(build, rng, shape, sizing):
@@ -95,6 +103,7 @@ def assert_right_or_refused(build, device, rng, shape, **options):
     assert re.search(rf" \d+ bytes.*{re.escape(device.name)}.* \d+ ", refusal), refusal
 
 
+@pytest.mark.whole_if_slow
 def test_frame_beyond_128_mib(build, device, rng):
     # The largest range of a storage buffer that every device must allow.
     assert_right_or_refused(build, device, rng, (4099, 8211), sizing="ceil", levels=1)

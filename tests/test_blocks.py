@@ -21,7 +21,11 @@ BLOCK = 131072 + 32768
 SMALL = 16384
 
 
-@pytest.fixture(params=["", "unified"], ids=["whole", "not-unified"])
+# What is hidden: nothing, and memory that host and device have in common.
+HIDDEN = ("", pytest.param("unified", marks=pytest.mark.whole_if_slow))
+
+
+@pytest.fixture(params=HIDDEN, ids=["whole", "not-unified"])
 def context(request, device, monkeypatch):
     """Give a context of its own, as the device is and as one with memory apart from the host's."""
     gc.collect()
@@ -176,7 +180,7 @@ def test_arrays_outlive_their_context(context):
     assert (levels[0] == 3).all()
 
 
-@pytest.mark.parametrize("hidden", ["", "unified"])
+@pytest.mark.parametrize("hidden", HIDDEN)
 def test_what_close_gives_up(device, monkeypatch, hidden):
     monkeypatch.setenv("HZB_HIDE_FEATURES", hidden)
     hzb.Context(device).close()
@@ -199,7 +203,7 @@ def test_what_close_gives_up(device, monkeypatch, hidden):
     assert _core._live() == live
 
 
-@pytest.mark.parametrize("hidden", ["", "unified"])
+@pytest.mark.parametrize("hidden", HIDDEN)
 def test_contexts_close_while_arrays_die(device, monkeypatch, hidden):
     monkeypatch.setenv("HZB_HIDE_FEATURES", hidden)
     hzb.Context(device).close()
@@ -458,7 +462,7 @@ if sys.argv[2] == "dropped":
 
 
 @pytest.mark.parametrize("arrays", ["kept", "dropped"])
-@pytest.mark.parametrize("hidden", ["", "unified"])
+@pytest.mark.parametrize("hidden", HIDDEN)
 def test_the_end_of_a_process(spec, hidden, arrays):
     assert child.run(AT_EXIT, spec, arrays, HZB_HIDE_FEATURES=hidden) == "\n"
 
@@ -523,7 +527,7 @@ print(*_core._take_validation_messages(), sep="\\n")
 """
 
 
-@pytest.mark.parametrize("hidden", ["", "unified"])
+@pytest.mark.parametrize("hidden", HIDDEN)
 def test_forks(device, spec, hidden):
     # Hardware, and SwiftShader, cannot be opened again in a child whose parent has it open.
     again = device.kind == "native" or device.driver_name == "llvmpipe"

@@ -141,6 +141,7 @@ def test_info_tries_the_kernels(device, info, caplog):
 
 
 @pytest.mark.vulkan
+@pytest.mark.whole_if_slow
 @pytest.mark.parametrize(
     ("nth", "wrong", "right"), [(1, "two_pass", "single_pass"), (2, "single_pass", "two_pass")]
 )

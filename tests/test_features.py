@@ -48,6 +48,7 @@ def test_golden_cases(build, algorithm, share_of_sweep):
             assert_like_reference(build, case.depth, case.levels, **case.options)
 
 
+@pytest.mark.whole_if_slow
 @pytest.mark.parametrize(
     ("sizing", "dtype"),
     [("pow2", np.float16), ("floor", np.float16), ("ceil", np.float16), ("floor", np.float32)],

@@ -211,11 +211,12 @@ def test_sizes(device, tiled, tile_side, rng, sizing, shape):
 @pytest.mark.parametrize(
     ("shape", "sizing"),
     [
-        pytest.param((1, 600_000), "pow2", marks=pytest.mark.whole_if_slow),
+        ((1, 600_000), "pow2"),
         ((600_000, 1), "ceil"),
     ],
     ids=str,
 )
+@pytest.mark.whole_if_slow
 def test_four_rounds(device, tiled, rng, shape, sizing):
     depth = rng.random(shape, np.float32)
     got = hzb.build(depth, algorithm=tiled, device=device, sizing=sizing)
@@ -273,7 +274,12 @@ def test_options(device, tiled, tile_side, rng, dtype, rounding, nan, bounds):
 
 
 @pytest.mark.parametrize(
-    "hidden", ["storage16", "subgroup_size_control", "storage16,subgroup_size_control,unified"]
+    "hidden",
+    [
+        pytest.param("storage16", marks=pytest.mark.whole_if_slow),
+        pytest.param("subgroup_size_control", marks=pytest.mark.whole_if_slow),
+        "storage16,subgroup_size_control,unified",
+    ],
 )
 def test_lesser_devices(device, tiled, tile_side, rng, monkeypatch, hidden):
     monkeypatch.setenv("HZB_HIDE_FEATURES", hidden)

@@ -108,6 +108,7 @@ def test_a_wrong_answer(device, context, caplog, algorithm, instead):
         assert kernels(context, "single_pass") == {"single_pass"}
 
 
+@pytest.mark.whole_if_slow
 def test_two_wrong_answers(device, context, caplog):
     for options in ({}, {"bounds": "both"}):
         _core._arm_fault("known_answer", 1)
@@ -124,6 +125,7 @@ def test_two_wrong_answers(device, context, caplog):
     assert trials() == 0
 
 
+@pytest.mark.whole_if_slow
 def test_another_context_of_the_device_is_trusted(device, context, caplog):
     with hzb.Context(device) as other:
         _core._arm_fault("known_answer", 1)
@@ -161,6 +163,7 @@ for _ in range(2):
 # Which cases, and how often
 
 
+@pytest.mark.whole_if_slow
 def test_a_case_runs_once_for_a_pipeline(context):
     def made(shape, algorithm, **options):
         depth = DEPTH if shape == DEPTH.shape else np.ones(shape, np.float32)
