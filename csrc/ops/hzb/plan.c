@@ -21,9 +21,9 @@
 #define ROUND_LEVELS 6
 
 /* Tiles of 128x128 pixels of a submission, those of each chain, from which on they are taken
-   instead of those of 64x64. For one chain and two, they take 1 % more and 5 % less time at
-   3840x2160, which has 510, 2 and 3 % less at 4096x4096, with 1024, and 5 % more at 2560x1440, with
-   240 (benchmarks/records/2026-11-30-h200-tiles.md). */
+   instead of those of 64x64. For one chain and two, 2560x1440, which has 240, takes 4 and 5 %
+   longer by them, 3840x2160, with 510, 2 % longer and 5 % less, 4096x4096, with 1024, 2 and 3 %
+   less (benchmarks/records/2026-11-30-h200-tiles.md). */
 #define WIDE_TILES 1000
 
 /* What there must be of padding, in pixels, for workgroups that fill it: little is as well reduced
