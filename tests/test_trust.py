@@ -301,7 +301,8 @@ def test_calls_that_fail_in_a_trial_leave_no_verdict(device):
     nth, failed = 1, set()
     while nth:
         nth = with_own_context(device, fail_each_call, nth, failed)
-    assert {"vkCreateBuffer", "vkCreateComputePipelines", "vkWaitForFences"} <= failed
+    assert {"vkCreateBuffer", "vkCreateComputePipelines"} <= failed
+    assert failed & {"vkWaitForFences", "vkGetFenceStatus"}  # the latter where a GPU is quick
 
 
 def fail_one_call(context, kind, nth):

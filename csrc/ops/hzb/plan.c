@@ -21,9 +21,9 @@
 #define ROUND_LEVELS 6
 
 /* Tiles of 128x128 pixels of a submission, those of each chain, from which on they are taken
-   instead of those of 64x64. For one chain and two, 2560x1440, which has 240, takes 4 and 5 %
-   longer by them, 3840x2160, with 510, 2 % longer and 5 % less, 4096x4096, with 1024, 2 and 3 %
-   less (benchmarks/records/2026-11-30-h200-tiles.md). */
+   instead of those of 64x64, unless a frame leaves much of them empty. For one chain and two,
+   2560x1440, which has 240, takes 4 and 5 % longer by them, 3840x2160, with 510, 2 % longer and 5 %
+   less, 4096x4096, with 1024, 2 and 3 % less (benchmarks/records/2026-11-30-h200-tiles.md). */
 #define WIDE_TILES 1000
 
 /* What there must be of padding, in pixels, for workgroups that fill it: little is as well reduced
@@ -123,9 +123,9 @@ static bool is_power_of_two(uint32_t value) { return (value & (value - 1)) == 0;
 
 /* Whether a chain can be reduced within large tiles: under "floor" only where no side is ever odd,
    and more levels than sides of sixteen million texels have are too many. */
-static bool tiles_fit(const struct hzb_plan *plan)
+static bool tiles_fit(const struct hzb_plan *plan, const struct hzb_limits *limits)
 {
-    return plan->levels <= HZB_TILE_LEVELS &&
+    return has_large_tiles(limits) && plan->levels <= HZB_TILE_LEVELS &&
            (plan->options.sizing != HZB_SIZING_FLOOR ||
             (is_power_of_two(plan->width) && is_power_of_two(plan->height)));
 }
@@ -172,6 +172,8 @@ static struct grid divide_grid(struct grid grid, uint32_t by)
    those of a round. */
 static int first_round_level(uint32_t blocks) { return (int)blocks - 1; }
 
+static uint64_t count_tiles(struct grid grid) { return (uint64_t)grid.x * grid.y; }
+
 /* The tiles of a round that begins with this level. */
 static struct grid tiles_of_round(const struct hzb_plan *plan, int level)
 {
@@ -191,8 +193,10 @@ static uint32_t frame_blocks(const struct hzb_plan *plan, uint32_t frames)
         return 1; /* two blocks of rows leave numbers of the second */
     if (plan->options.tile_blocks)
         return (uint32_t)plan->options.tile_blocks;
-    struct grid wide = tiles_of_frame(plan, 2);
-    return (uint64_t)wide.x * wide.y * frames * plan->chains >= WIDE_TILES ? 2 : 1;
+    uint64_t narrow = count_tiles(tiles_of_frame(plan, 1));
+    uint64_t wide = count_tiles(tiles_of_frame(plan, 2));
+    bool is_wasteful = wide * 4 > narrow + narrow / 2;
+    return !is_wasteful && wide * frames * (uint64_t)plan->chains >= WIDE_TILES ? 2 : 1;
 }
 
 /* Add a dispatch of large tiles, and of `padding` workgroups, whose rows are rows of the dispatch
@@ -225,7 +229,7 @@ static void add_tiles(struct hzb_plan *plan, uint32_t frames, const struct hzb_l
     real.x += real.x < grid.x;
     real.y += real.y < grid.y;
     uint32_t tile_texels = 64 * 64 * blocks * blocks;
-    uint64_t beyond = (uint64_t)grid.x * grid.y - (uint64_t)real.x * real.y;
+    uint64_t beyond = count_tiles(grid) - count_tiles(real);
     if (beyond * tile_texels >= LEAST_PADDING && plan->texel_bytes == 2) {
         tiles = real;
         over_frame.run = PADDING_RUN / tile_texels;
@@ -398,7 +402,7 @@ static enum hzb_kernel_id choose_kernel(const struct hzb_plan *plan, uint32_t fr
     };
     int algorithm = plan->options.algorithm;
     if (algorithm == HZB_ALGORITHM_AUTO) {
-        algorithm = hzb_choose_algorithm(plan, frames, limits);
+        algorithm = hzb_choose_algorithm(plan, frames, tiles_fit(plan, limits), limits);
         /* Only an image may hold a frame that a buffer's range does not. */
         if (hzb_plan_frame_bytes(plan, 1) > limits->storage_range)
             algorithm = HZB_ALGORITHM_BATCHED;
@@ -407,7 +411,7 @@ static enum hzb_kernel_id choose_kernel(const struct hzb_plan *plan, uint32_t fr
     if (kernel == HZB_KERNEL_SINGLE_PASS && limits->distrusted & 1u << kernel)
         kernel = HZB_KERNEL_TILES;
     if ((kernel == HZB_KERNEL_TILES || kernel == HZB_KERNEL_SINGLE_PASS) &&
-        (!tiles_fit(plan) || !has_large_tiles(limits) || limits->distrusted & 1u << kernel))
+        (!tiles_fit(plan, limits) || limits->distrusted & 1u << kernel))
         kernel = HZB_KERNEL_BATCHED;
     return kernel;
 }
