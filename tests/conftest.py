@@ -134,11 +134,8 @@ def _is_slow(record):
 
 def _is_for_whole_sweeps(item, parameters):
     """Tell what a slow device leaves to them: what is marked, and second names of a kernel."""
-    algorithm = parameters.get("algorithm")
-    same_kernel = algorithm == "two_pass" and item.path.stem != "test_golden"
-    return (
-        same_kernel or algorithm == "auto" or item.get_closest_marker("whole_if_slow") is not None
-    )
+    same_kernel = parameters.get("algorithm") in ("two_pass", "auto")
+    return same_kernel or item.get_closest_marker("whole_if_slow") is not None
 
 
 def pytest_report_header(config):

@@ -128,7 +128,7 @@ def test_odd_side_takes_three_taps_in_floor(build):
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("sizing", SIZINGS)
-@pytest.mark.parametrize("value", [0.5, 1.0])
+@pytest.mark.parametrize("value", [0.5, pytest.param(1.0, marks=pytest.mark.whole_if_slow)])
 def test_constant_frames_stay_constant(build, value, sizing, bounds):
     # A read past an edge, past a side that is 1 already or past a last partial tile brings in
     # something else, as does padding by any constant.
