@@ -181,7 +181,7 @@ def test_large_tiles_are_wide_where_there_are_many(device, tiled, shape, bounds)
         -(-width // side),
         -(-height // side) * -(-width // side),
     )
-    # A single level is not enough for two blocks of four rows.
+    # A wide tile stores two levels at least.
     step = plan(shape, device, algorithm=tiled, sizing="ceil", levels=1)["dispatches"][0]
     assert step["tiles_x"] == -(-width // 64)
 
@@ -299,6 +299,14 @@ def test_lesser_devices(device, tiled, tile_side, rng, monkeypatch, hidden):
             depth = mixed_numbers(rng, shape)
             got = context.build(depth, algorithm=tiled, bounds="both")
             assert_same_bits(got, hzb.reference.build(depth, bounds="both"))
+
+
+@pytest.mark.parametrize("tile_side", [128], indirect=True)
+def test_wide_tiles_have_no_24th_level(device, tiled, tile_side):
+    """Their last round would look one beyond it."""
+    for levels, side in [(23, 128), (24, 64)]:
+        made = plan((1, 1 << 24), device, algorithm=tiled, levels=levels)
+        assert made["dispatches"][0]["tiles_x"] == (1 << 24) // side
 
 
 def test_tile_sides_that_there_are():

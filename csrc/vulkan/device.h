@@ -54,7 +54,8 @@ struct hzb_device {
 
 enum hzb_status hzb_device_create(VkPhysicalDevice physical, const struct hzb_device_info *info,
                                   struct hzb_device **device, struct hzb_error *err);
-/* Whatever comes of it: what is still in flight then never ends. NULL is allowed. */
+/* May take as long as what is in flight. Nothing better can be done after a failure, so there is no
+   status. NULL is allowed. */
 void hzb_device_wait_idle(struct hzb_device *device);
 /* Wait for the device to be idle and free all that work on it needs. The VkDevice itself goes when
    nobody has memory on it any more. NULL is allowed. */

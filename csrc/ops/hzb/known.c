@@ -6,7 +6,7 @@
 /* Two frames of three rounds, by blocks along a side that an invocation takes: with too little
    beyond them under "pow2" to be filled by workgroups of their own, and with enough. */
 #define FRAMES 2
-static const uint32_t plain_side[][2] = {[1] = {4160, 120}, [2] = {12300, 120}};
+static const uint32_t plain_side[][2] = {[1] = {4160, 120}, [2] = {12296, 120}};
 static const uint32_t padded_side[][2] = {[1] = {4160, 300}, [2] = {8320, 520}};
 
 static const struct hzb_dispatch *first_dispatch(const void *plan)

@@ -21,9 +21,9 @@
 #define ROUND_LEVELS 6
 
 /* Tiles of 128x128 pixels of a submission, those of each chain, from which on they are taken
-   instead of those of 64x64, unless a frame leaves much of them empty. For one chain and two,
-   2560x1440, which has 240, takes 4 and 5 % longer by them, 3840x2160, with 510, 2 % longer and 5 %
-   less, 4096x4096, with 1024, 2 and 3 % less (benchmarks/records/2026-11-30-h200-tiles.md). */
+   instead of those of 64x64. For one chain and two, on average of "pow2" and "ceil", 2560x1440,
+   which has 240, takes 4 and 5 % longer by them, 3840x2160, with 510, 2 % longer and 5 % less,
+   4096x4096, with 1024, 2 and 3 % less (benchmarks/records/2026-11-30-h200-tiles.md). */
 #define WIDE_TILES 1000
 
 /* What there must be of padding, in pixels, for workgroups that fill it: little is as well reduced
@@ -186,17 +186,19 @@ static struct grid tiles_of_frame(const struct hzb_plan *plan, uint32_t blocks)
     return divide_grid((struct grid){plan->width, plan->height}, 64 * blocks);
 }
 
-/* Blocks of 4x4 pixels along a side that an invocation takes of the frame. */
+/* Blocks of 4x4 pixels along a side that an invocation takes of the frame. A wide tile stores level
+   1 whatever levels there are, and looks one beyond the last that it may store. */
 static uint32_t frame_blocks(const struct hzb_plan *plan, uint32_t frames)
 {
-    if (plan->levels == 1)
-        return 1; /* two blocks of rows leave numbers of the second */
+    if (plan->levels == 1 || plan->levels == HZB_TILE_LEVELS)
+        return 1;
     if (plan->options.tile_blocks)
         return (uint32_t)plan->options.tile_blocks;
     uint64_t narrow = count_tiles(tiles_of_frame(plan, 1));
     uint64_t wide = count_tiles(tiles_of_frame(plan, 2));
-    bool is_wasteful = wide * 4 > narrow + narrow / 2;
-    return !is_wasteful && wide * frames * (uint64_t)plan->chains >= WIDE_TILES ? 2 : 1;
+    /* Each has four times the work of a narrow one, of which a third at most may be for nothing. */
+    bool fills = wide * 4 <= narrow + narrow / 2;
+    return fills && wide * frames * (uint64_t)plan->chains >= WIDE_TILES ? 2 : 1;
 }
 
 /* Add a dispatch of large tiles, and of `padding` workgroups, whose rows are rows of the dispatch
