@@ -83,11 +83,12 @@ static PyObject *describe_dispatch(const struct hzb_dispatch *dispatch)
         [HZB_SOURCE_INPUT] = "input",
         [HZB_SOURCE_LEVEL] = "level",
     };
-    return Py_BuildValue("{sssssisisIsIsIsIs(II)}", "kernel", hzb_kernel_name(dispatch->kernel),
+    return Py_BuildValue("{sssssisisIsIsIsIsIs(II)}", "kernel", hzb_kernel_name(dispatch->kernel),
                          "source", sources[dispatch->source], "first", (int)dispatch->first,
                          "count", (int)dispatch->count, "tile_shift", dispatch->tile_shift,
-                         "tiles_x", dispatch->tiles_x, "tiles", dispatch->tiles, "run",
-                         dispatch->run, "groups", dispatch->groups[0], dispatch->groups[1]);
+                         "tiles_x", dispatch->tiles_x, "tiles", dispatch->tiles, "tile_side",
+                         64 * dispatch->blocks, "run", dispatch->run, "groups", dispatch->groups[0],
+                         dispatch->groups[1]);
 }
 
 static PyObject *describe_dispatches(const struct hzb_plan *plan)
