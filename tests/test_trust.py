@@ -252,6 +252,7 @@ def memory_like(request, monkeypatch):
 def with_own_context(device, function, *args):
     """Call a function with a context of its own, of which nothing may be left afterwards."""
     gc.collect()
+    hzb.Context(device).close()  # which gives up what earlier builds left idle
     live = _core._live()
     with hzb.Context(device) as context:
         result = function(context, *args)
